@@ -1,0 +1,149 @@
+"""The payload of an LLM node: what the service of a group is asked to run.
+
+A call is a frozen value that is part of the graph. It is executed by whoever bound an
+executor in this process (`bind`); a process in which nobody did is one without an LLM
+service, and says so.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Protocol
+
+from dataflow.errors import NoServiceError
+from dataflow.phases import Phase
+
+
+@dataclass(frozen=True, slots=True)
+class VersionToken:
+    """Proof that one version of a model's state exists; stands for weights in the graph."""
+
+    job: str
+    model: str
+    version: int
+    """Count of committed train functions of the model."""
+    digest: str
+    """Checksum of the state's bytes, hexadecimal."""
+
+
+@dataclass(frozen=True, slots=True)
+class Trained:
+    """Result of a train function: the new version and what was measured on the way."""
+
+    token: VersionToken
+    metrics: tuple[tuple[str, float], ...]
+    """Name → value pairs, e.g. ``("loss", 0.02)``, ``("reward_mean", 0.41)``."""
+
+
+@dataclass(frozen=True, slots=True)
+class GenerateOptions:
+    """Settings of a rollout."""
+
+    num_samples: int = 8
+    """Samples per prompt."""
+    max_new_tokens: int = 8
+    """Limit of tokens the policy may draw in this turn, per sample."""
+    temperature: float = 1.0
+    """Softmax temperature; 0 means greedy."""
+    stop: tuple[str, ...] = ()
+    """Texts that end a turn once drawn (they stay in the sample): a tool call's closing mark."""
+
+
+@dataclass(frozen=True, slots=True)
+class LogprobOptions:
+    """Settings of a logprob function."""
+
+    temperature: float = 1.0
+
+
+Loss = Callable[..., object]
+"""A user's loss: ``loss(logprobs_BT, old_logprobs_BT, advantages_B, mask_BT) -> scalar tensor``."""
+
+
+@dataclass(frozen=True, slots=True)
+class TrainOptions:
+    """Settings of a train function: one call, however many epochs and minibatches."""
+
+    loss: str | Loss = "grpo"
+    """Name of a registered loss, or a function of one's own (see `Loss`)."""
+    learning_rate: float = 2e-4
+    """Step size of this call; schedules are resolved when the iteration is built."""
+    betas: tuple[float, float] = (0.9, 0.95)
+    weight_decay: float = 0.0
+    max_grad_norm: float = 1.0
+    clip_low: float = 0.2
+    clip_high: float = 0.28
+    """PPO clip range [1 - low, 1 + high] (clip-higher: DAPO, arXiv 2503.14476)."""
+    temperature: float = 1.0
+    """Temperature the rollout was drawn at; logprobs are of the same distribution."""
+    num_epochs: int = 1
+    num_minibatches: int = 1
+
+
+Options = GenerateOptions | LogprobOptions | TrainOptions | None
+
+
+@dataclass(frozen=True, slots=True)
+class LLMCall:
+    """One LLM function, as it stands in the graph."""
+
+    job: str
+    model: str
+    function: Phase
+    iteration: int
+    """From 0."""
+    turn: int
+    """Which call of this function within the iteration, from 0."""
+    version: int
+    """The version of the model's state it needs, exactly."""
+    seed: int
+    """Seed of the job; with iteration, prompt, sample and turn it keys every draw."""
+    options: Options = None
+    hint_s: float | None = None
+    """Expected duration in seconds, for planning before anything was measured."""
+    attempt: int = 0
+    """How often the iteration was rebuilt after a rollback."""
+    data_cursor: int = 0
+    """Prompts consumed once this iteration has committed (train only)."""
+    is_last: bool = False
+    """Whether this is the job's final version of the model; it is always made durable."""
+
+    @property
+    def op(self) -> str:
+        """Name of the call within an iteration: what profiles and plans speak of."""
+        return f"{self.model}.{self.function}.{self.turn}"
+
+
+class Executor(Protocol):
+    """What runs an LLM call in this process."""
+
+    def __call__(self, call: LLMCall, inputs: tuple[object, ...]) -> object:
+        """Run the call and return the node's result."""
+
+
+_executors: list[Executor] = []
+
+
+def bind(executor: Executor | None) -> None:
+    """Make `executor` run the LLM calls of this process; None takes it away."""
+    _executors.clear()
+    if executor is not None:
+        _executors.append(executor)
+
+
+def run_call(call: LLMCall, *inputs: object) -> object:
+    """Body of every LLM node.
+
+    Raises
+    ------
+    NoServiceError
+        Nobody bound an executor: the graph was computed without an LLM service.
+    """
+    if not _executors:
+        raise NoServiceError(
+            f"{call.function} of job {call.job!r} (iteration {call.iteration}) was run by a "
+            "scheduler that has no LLM service. Submit the job to plexrl.LocalCluster(...) or to "
+            "plexrl.attach(client) instead of computing its graph with a plain Dask scheduler."
+        )
+    return _executors[0](call, inputs)

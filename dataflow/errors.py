@@ -1,0 +1,56 @@
+"""Errors of the graph vocabulary, grouped by what the caller does about them.
+
+::
+
+    DataflowError
+    ├── PipelineError        the pipeline is wrong: change the pipeline
+    │   └── CycleError       the graph of an iteration has a cycle
+    ├── UnknownNameError     a task, reward, advantage or loss name nobody registered
+    ├── DataError            a data set or a value in it is unusable
+    ├── RewardError          a reward function raised, or returned the wrong shape or NaN
+    └── NoServiceError       an LLM node ran where no LLM service is behind it
+"""
+
+from __future__ import annotations
+
+
+class DataflowError(Exception):
+    """Root of the tree; every message names the object, the value and the remedy."""
+
+    kind = "dataflow"
+
+
+class PipelineError(DataflowError):
+    """The pipeline of a job does not describe a legal iteration."""
+
+    kind = "pipeline"
+
+
+class CycleError(PipelineError):
+    """The graph of an iteration is not acyclic; the message names the nodes of one cycle."""
+
+    kind = "cycle"
+
+
+class UnknownNameError(DataflowError):
+    """A name that nobody registered; the message lists the known ones."""
+
+    kind = "unknown_name"
+
+
+class DataError(DataflowError):
+    """A data set is empty, or an item in it cannot be used."""
+
+    kind = "data"
+
+
+class RewardError(DataflowError):
+    """A reward function raised, or returned NaN or the wrong number of values."""
+
+    kind = "reward"
+
+
+class NoServiceError(DataflowError):
+    """An LLM node was executed by a scheduler without an LLM service behind it."""
+
+    kind = "no_service"

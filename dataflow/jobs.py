@@ -1,0 +1,57 @@
+"""What a job is, before anything runs: a frozen, picklable description."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+
+@dataclass(frozen=True, slots=True)
+class ModelSpec:
+    """A named network of a job."""
+
+    folder: str
+    """Hugging Face folder its version 0 is read from."""
+    is_trainable: bool = True
+    """Whether train functions may change it; a frozen model stays at version 0."""
+
+
+@dataclass(frozen=True, slots=True)
+class Commit:
+    """When committed versions become durable."""
+
+    every_iterations: int = 1
+    """Every N-th version of a trainable model is written to the store."""
+
+
+@dataclass(frozen=True, slots=True)
+class JobSpec:
+    """One RLVR training run."""
+
+    name: str
+    """Unique in the cluster; letters, digits, '-', '_' and '.'."""
+    models: Mapping[str, ModelSpec]
+    """Name → network; the one called ``actor`` samples in the built-in pipelines."""
+    pipeline: Callable[..., object]
+    """Builds the Dask nodes of one iteration: ``pipeline(it)`` (see `dataflow.iteration`)."""
+    iterations: int
+    """How many iterations to run."""
+    seed: int = 0
+    """Every draw of the job is a function of it."""
+    slowdown_limit: float = 2.0
+    """Largest allowed mean iteration time shared ÷ alone."""
+    weight: float = 1.0
+    """Importance beside other jobs."""
+    staleness: int = 0
+    """Versions allowed between the weights that sample and the weights that train."""
+    prompts: object = None
+    """Prompt source of the job (`dataflow.datasets.PromptSource`), or None if the pipeline has
+    its own."""
+    num_prompts: int = 16
+    """Prompts an iteration consumes from the source."""
+    commit: Commit = field(default_factory=Commit)
+    hints_s: Mapping[str, float] = field(default_factory=dict)
+    """Op → expected seconds (and ``wait:<op>`` → expected seconds without a group after it),
+    used until phases were measured."""
+    description: str = ""
+    """One line for tables: what is verified, and by whom."""

@@ -1,0 +1,98 @@
+"""What travels along the edges of an iteration graph: prompts, samples, rewards.
+
+Weights never do; of them only a `VersionToken` travels.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+
+class EndReason(StrEnum):
+    """Why a sample ended; every sample ends in one of these states."""
+
+    STOP = "stop"
+    """The policy drew the end-of-sequence token."""
+    LENGTH = "length"
+    """The token limit of the sample was reached."""
+    TOOL_CALL = "tool_call"
+    """The policy drew a stop text; the episode may go on after the tool answers."""
+    TOOL_ERROR = "tool_error"
+    """The tool process failed or the call could not be understood; the episode is over."""
+    TOOL_TIMEOUT = "tool_timeout"
+    """The tool was killed at its time limit; the episode is over."""
+
+
+@dataclass(frozen=True, slots=True)
+class Prompt:
+    """One item of a data set."""
+
+    index: int
+    """Position in the data stream of the job (the data cursor counts these)."""
+    text: str
+    """What the policy is asked to continue."""
+    answer: str = ""
+    """Gold answer, for verifiers that need one."""
+    meta: Mapping[str, str] = field(default_factory=dict)
+    """Free facts about the item, for rewards and tables."""
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """One completion of one prompt, possibly over several turns."""
+
+    prompt: Prompt
+    """The prompt it continues."""
+    sample_index: int
+    """0 … n-1 among the samples of this prompt."""
+    prompt_token_ids: tuple[int, ...]
+    """Tokens of the prompt."""
+    token_ids: tuple[int, ...] = ()
+    """All tokens after the prompt: those the policy drew and those an environment added."""
+    policy_mask: tuple[bool, ...] = ()
+    """True where the policy drew the token; same length as `token_ids`."""
+    logprobs: tuple[float, ...] = ()
+    """Log-probability (nats) of each drawn token under the sampling policy; 0.0 elsewhere."""
+    text: str = ""
+    """Decoded completion, tool output included."""
+    pending_text: str = ""
+    """Text an environment appended after the last turn, not yet encoded; the next turn does."""
+    turn: int = 0
+    """Number of turns generated so far."""
+    end: EndReason | None = None
+    """Why the last turn ended; None before the first one."""
+    is_active: bool = True
+    """Whether the episode goes on: the next `generate` continues active samples only."""
+
+
+@dataclass(frozen=True, slots=True)
+class Rewards:
+    """Rewards of the samples of an iteration, in the order of the samples."""
+
+    values: tuple[float, ...]
+    """One finite number per sample."""
+    reasons: tuple[str, ...] = ()
+    """Per sample why it got this reward (empty text where the verifier gives none)."""
+    delay_s: float = 0.0
+    """Seconds the judge took beyond computing; 0 for verifiers without a stated delay."""
+
+
+def group_rows(samples: Sequence[Sample]) -> dict[int, list[int]]:
+    """Rows of each prompt.
+
+    Parameters
+    ----------
+    samples
+        Samples of one iteration.
+
+    Returns
+    -------
+    dict
+        Prompt index → rows in `samples`, in order of first appearance.
+    """
+    rows: dict[int, list[int]] = {}
+    for row, sample in enumerate(samples):
+        rows.setdefault(sample.prompt.index, []).append(row)
+    return rows

@@ -1,0 +1,59 @@
+"""Names of states and tiers, and the manifest a version is committed with."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from plexrl.core.layout import StateLayout
+
+
+class Tier(StrEnum):
+    """Where a state can be, fastest first."""
+
+    DEVICE = "device"
+    HOST = "host"
+    STORE = "store"
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class StateRef:
+    """Name of a state: one model of one job at one version."""
+
+    job: str
+    model: str
+    version: int
+
+    def __str__(self) -> str:
+        return f"{self.job}/{self.model}@{self.version}"
+
+
+@dataclass(frozen=True, slots=True)
+class Manifest:
+    """What is committed together with the bytes of a version."""
+
+    ref: StateRef
+    layout: StateLayout
+    digest: str
+    """`plexrl.state.checksums.digest` of the bytes, hexadecimal."""
+    iteration: int
+    """Iterations whose train function this version includes: version 0 has 0."""
+    optimizer_steps: int
+    data_cursor: int
+    """Prompts consumed by the history that led to this version."""
+    seed: int
+    metrics: Mapping[str, float] = field(default_factory=dict)
+    """Metrics of the iteration that produced it."""
+    created_unix_s: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Traffic:
+    """Count, bytes and seconds of state movements between two tiers since the start."""
+
+    source: Tier
+    target: Tier
+    num_moves: int = 0
+    num_bytes: int = 0
+    seconds: float = 0.0

@@ -1,0 +1,112 @@
+"""Snapshots for people: what the display, the table and the dashboard show."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from plexrl.core.states import Traffic
+
+
+class JobState(StrEnum):
+    """Life of a job; the last three are terminal."""
+
+    STARTING = "starting"
+    RUNNING = "running"
+    FINISHED = "finished"
+    FAILED = "failed"
+    CANCELLED = "cancelled"
+
+    @property
+    def is_terminal(self) -> bool:
+        """Whether the job will not run again by itself."""
+        return self in {JobState.FINISHED, JobState.FAILED, JobState.CANCELLED}
+
+
+@dataclass(frozen=True, slots=True)
+class JobStatus:
+    """One job at one moment."""
+
+    name: str
+    state: JobState
+    group: str
+    """Group it is placed on."""
+    iteration: int
+    """Committed iterations."""
+    iterations: int
+    """Iterations it shall run."""
+    phase: str
+    """Op that runs or waits right now, e.g. ``actor.rollout.0``, or ``reward`` and the like."""
+    waits_for: str
+    """In plain words what it waits for; empty while it holds a lease."""
+    reward_first: float | None
+    reward_last: float | None
+    metrics: Mapping[str, float]
+    """Metrics of the last committed iteration."""
+    iteration_s: float | None
+    """Mean seconds of its iterations so far."""
+    slowdown_limit: float
+    started_s: float
+    """Seconds on the cluster's clock."""
+    ended_s: float | None
+    error: str = ""
+    """Why it failed."""
+
+
+@dataclass(frozen=True, slots=True)
+class GroupStatus:
+    """One group at one moment."""
+
+    name: str
+    worker: str
+    """Address of its Dask worker; empty while there is none."""
+    holder: str
+    """Job that holds the lease; empty if idle."""
+    function: str
+    """Op that runs under the lease."""
+    held_for_s: float
+    busy_s: float
+    """Seconds of leases so far."""
+    num_waiting: int
+    """Ready functions that wait for this group."""
+    traffic: tuple[Traffic, ...]
+    host_used_bytes: int
+    host_budget_bytes: int
+    resident: Mapping[str, tuple[str, ...]]
+    """Tier → states (``job/model@version``) in it."""
+    engine_pid: int | None = None
+    num_engine_starts: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class PlanStatus:
+    """The plan in force."""
+
+    status: str = "none"
+    """Solver status (optimal, feasible, …), ``greedy`` for the greedy plan, ``none`` before."""
+    objective_s: float | None = None
+    """Cycle length of the plan in seconds."""
+    bound_s: float | None = None
+    """Proven lower bound of the cycle length."""
+    bound_class: str = ""
+    is_verified: bool = False
+    num_solves: int = 0
+    reason: str = ""
+    """Why the planner last solved."""
+    adopted_s: float | None = None
+    order: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    """Group → planned dispatch order, as ``job:op``."""
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterStatus:
+    """The cluster at one moment."""
+
+    now_s: float
+    """Seconds since the cluster's clock began."""
+    jobs: tuple[JobStatus, ...]
+    groups: tuple[GroupStatus, ...]
+    plan: PlanStatus
+    num_errors: int = 0
+    """Errors inside the scheduler plugin so far (each is logged; 0 is right)."""

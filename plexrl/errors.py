@@ -1,0 +1,112 @@
+"""What users of PlexRL catch, grouped by what they do about it.
+
+::
+
+    PlexRLError
+    ├── InputError              fix what you gave and try again (CLI: exit status 2)
+    │   ├── JobFileError        a job file is malformed
+    │   ├── ModelFolderError    a model folder is missing or unusable
+    │   ├── JobError            the job cannot run here: name taken, bad pipeline, group too small
+    │   └── ConfigError         a configuration value is wrong
+    ├── StateError              states and stores: nothing acknowledged is lost
+    │   ├── VersionFenceError   a train call does not follow the committed version
+    │   ├── IntegrityError      bytes read back are not the bytes written
+    │   ├── StoreError          the store cannot be used: full, foreign, newer, locked
+    │   └── PressureError       no tier has room, and nothing may be dropped
+    ├── ServiceError            the cluster side failed; the job goes back to its last version
+    │   ├── EngineError         an engine process died or answered with an error
+    │   └── LeaseError          a function ran without its lease
+    └── JobFailed               a job ended without finishing; the message has the reason
+"""
+
+from __future__ import annotations
+
+
+class PlexRLError(Exception):
+    """Root of the tree; every message names the object, the value and the remedy."""
+
+    kind = "plexrl"
+
+
+class InputError(PlexRLError):
+    """Something the user gave is wrong; nothing was started."""
+
+    kind = "input"
+
+
+class JobFileError(InputError):
+    """A job file is malformed; the message gives the path inside the file."""
+
+    kind = "job_file"
+
+
+class ModelFolderError(InputError):
+    """A model folder is missing, or holds no usable model."""
+
+    kind = "model_folder"
+
+
+class JobError(InputError):
+    """The job cannot run on this cluster as it is described."""
+
+    kind = "job"
+
+
+class ConfigError(InputError):
+    """A configuration value is of the wrong type or out of range."""
+
+    kind = "config"
+
+
+class StateError(PlexRLError):
+    """A state could not be kept, read or moved."""
+
+    kind = "state"
+
+
+class VersionFenceError(StateError):
+    """A train call names a version that is not the committed one."""
+
+    kind = "version_fence"
+
+
+class IntegrityError(StateError):
+    """Bytes read back differ from the bytes written; they were quarantined, not used."""
+
+    kind = "integrity"
+
+
+class StoreError(StateError):
+    """The store cannot be used: full, read-only, foreign, of a newer format, or claimed."""
+
+    kind = "store"
+
+
+class PressureError(StateError):
+    """No room in a tier, and nothing in it may be dropped."""
+
+    kind = "pressure"
+
+
+class ServiceError(PlexRLError):
+    """The LLM service failed; jobs on it go back to their last committed version."""
+
+    kind = "service"
+
+
+class EngineError(ServiceError):
+    """An engine process died, hung or answered with an error."""
+
+    kind = "engine"
+
+
+class LeaseError(ServiceError):
+    """An LLM function ran without the lease of its group."""
+
+    kind = "lease"
+
+
+class JobFailed(PlexRLError):
+    """A job ended without finishing."""
+
+    kind = "job_failed"

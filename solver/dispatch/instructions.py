@@ -1,0 +1,36 @@
+"""What shall be done, as the arbiter answers: frozen values."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Admit:
+    """Grant the function the lease of its groups.
+
+    With `is_ahead` another function still runs there; this one starts when it ends.
+    """
+
+    id: str
+    groups: tuple[str, ...]
+    is_ahead: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Prefetch:
+    """Bring the job's state closer to the group: its function is expected next."""
+
+    group: str
+    job: str
+    op: str
+
+
+@dataclass(frozen=True, slots=True)
+class WakeAt:
+    """Send `events.Woke` at this tick: the rule waits for something planned until then."""
+
+    tick: int
+
+
+Instruction = Admit | Prefetch | WakeAt
