@@ -1,0 +1,1 @@
+"""Describes iterations: phases, graphs, rewards and advantages as Dask nodes."""

@@ -65,5 +65,7 @@ def read_annotation(annotations: Mapping[str, object] | None) -> dict[str, objec
                 "build LLM nodes with the handles of a job instead of annotating by hand"
             )
     if found["function"] not in {str(phase) for phase in Phase if phase.is_llm}:
-        raise PipelineError(f"annotation {ANNOTATION!r} names no LLM function: {found['function']!r}")
+        raise PipelineError(
+            f"annotation {ANNOTATION!r} names no LLM function: {found['function']!r}"
+        )
     return dict(found)

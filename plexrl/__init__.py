@@ -1,0 +1,1 @@
+"""Many RLVR jobs share the accelerators of few."""

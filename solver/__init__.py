@@ -1,0 +1,1 @@
+"""Decides who shares which groups, in what order, with proof; knows integers only."""

@@ -1,0 +1,1 @@
+"""Pure tables and values: no I/O, no threads."""

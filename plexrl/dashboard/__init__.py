@@ -1,0 +1,1 @@
+"""Pages and pictures: pure view models and thin Bokeh."""

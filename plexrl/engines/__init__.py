@@ -1,0 +1,1 @@
+"""Compute: what runs an LLM function for one architecture."""

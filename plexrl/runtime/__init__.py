@@ -1,0 +1,1 @@
+"""The cluster side: plugin, drivers, registry, client."""

@@ -1,0 +1,1 @@
+"""The resident LLM service of a group."""

@@ -1,0 +1,1 @@
+"""Keeps states in tiers: arenas in host memory, Zarr on disk."""

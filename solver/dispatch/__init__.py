@@ -1,0 +1,1 @@
+"""Grants leases: a pure state machine that simulator and runtime run alike."""

@@ -112,6 +112,4 @@ class Woke:
     """A moment the arbiter asked to be woken at (`instructions.WakeAt`) has come."""
 
 
-Event = (
-    GroupAdded | GroupLost | JobLeft | Ready | Started | Ended | Withdrawn | PlanAdopted | Woke
-)
+Event = GroupAdded | GroupLost | JobLeft | Ready | Started | Ended | Withdrawn | PlanAdopted | Woke

@@ -1,0 +1,1 @@
+"""Places jobs on groups."""
