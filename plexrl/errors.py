@@ -16,7 +16,7 @@
     ├── ServiceError            the cluster side failed; the job goes back to its last version
     │   ├── EngineError         an engine process died or answered with an error
     │   └── LeaseError          a function ran without its lease
-    └── JobFailed               a job ended without finishing; the message has the reason
+    └── JobFailedError               a job ended without finishing; the message has the reason
 """
 
 from __future__ import annotations
@@ -106,7 +106,7 @@ class LeaseError(ServiceError):
     kind = "lease"
 
 
-class JobFailed(PlexRLError):
+class JobFailedError(PlexRLError):
     """A job ended without finishing."""
 
     kind = "job_failed"
