@@ -81,7 +81,49 @@ class TrainOptions:
     num_minibatches: int = 1
 
 
-Options = GenerateOptions | LogprobOptions | TrainOptions | None
+@dataclass(frozen=True, slots=True)
+class AttachOptions:
+    """Settings of the sync function that opens a model on its group, first thing in a job."""
+
+    folder: str
+    """Hugging Face folder that version 0 is read from, if nothing was committed yet."""
+    is_trainable: bool
+    durable_every: int = 1
+    """Every N-th version is written to the store."""
+    num_versions: int = 1
+    """Versions kept: more than one where older weights may still be asked for."""
+
+
+@dataclass(frozen=True, slots=True)
+class Attached:
+    """Result of opening a model: the newest committed version and where it stands."""
+
+    token: VersionToken
+    iteration: int
+    """Iterations whose train function the version includes."""
+    data_cursor: int
+    """Prompts consumed by the history that led to the version."""
+    metrics: tuple[tuple[str, float], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class ExportOptions:
+    """Settings of the sync function that writes a version for other programs."""
+
+    folder: str
+    """Where the Hugging Face folder is written."""
+
+
+@dataclass(frozen=True, slots=True)
+class Exported:
+    """Result of an export."""
+
+    folder: str
+    weights_sha256: str
+    version: int
+
+
+Options = GenerateOptions | LogprobOptions | TrainOptions | AttachOptions | ExportOptions | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +140,8 @@ class LLMCall:
     version: int
     """The version of the model's state it needs, exactly."""
     seed: int
-    """Seed of the job; with iteration, prompt, sample and turn it keys every draw."""
+    """Keys every draw, with iteration, prompt, sample and turn: the job's seed, or for the second
+    and later rollouts of an iteration one derived from it (`dataflow.keys.stream_seed`)."""
     options: Options = None
     hint_s: float | None = None
     """Expected duration in seconds, for planning before anything was measured."""

@@ -8,6 +8,7 @@
     ├── UnknownNameError     a task, reward, advantage or loss name nobody registered
     ├── DataError            a data set or a value in it is unusable
     ├── RewardError          a reward function raised, or returned the wrong shape or NaN
+    ├── ToolError            the process of a tool cannot be started at all
     └── NoServiceError       an LLM node ran where no LLM service is behind it
 """
 
@@ -48,6 +49,12 @@ class RewardError(DataflowError):
     """A reward function raised, or returned NaN or the wrong number of values."""
 
     kind = "reward"
+
+
+class ToolError(DataflowError):
+    """The process that should run tool calls cannot be started on this worker."""
+
+    kind = "tool"
 
 
 class NoServiceError(DataflowError):

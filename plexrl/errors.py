@@ -14,7 +14,8 @@
     │   ├── StoreError          the store cannot be used: full, foreign, newer, locked
     │   └── PressureError       no tier has room, and nothing may be dropped
     ├── ServiceError            the cluster side failed; the job goes back to its last version
-    │   ├── EngineError         an engine process died or answered with an error
+    │   ├── EngineError         an engine answered with an error; trying again gives the same
+    │   │   └── EngineDiedError  an engine process died or hung; a new one goes on
     │   └── LeaseError          a function ran without its lease
     └── JobFailedError               a job ended without finishing; the message has the reason
 """
@@ -26,6 +27,8 @@ class PlexRLError(Exception):
     """Root of the tree; every message names the object, the value and the remedy."""
 
     kind = "plexrl"
+    is_recoverable = False
+    """Whether a job may go back to its last committed version and try again."""
 
 
 class InputError(PlexRLError):
@@ -68,12 +71,14 @@ class VersionFenceError(StateError):
     """A train call names a version that is not the committed one."""
 
     kind = "version_fence"
+    is_recoverable = True
 
 
 class IntegrityError(StateError):
     """Bytes read back differ from the bytes written; they were quarantined, not used."""
 
     kind = "integrity"
+    is_recoverable = True
 
 
 class StoreError(StateError):
@@ -92,12 +97,21 @@ class ServiceError(PlexRLError):
     """The LLM service failed; jobs on it go back to their last committed version."""
 
     kind = "service"
+    is_recoverable = True
 
 
 class EngineError(ServiceError):
-    """An engine process died, hung or answered with an error."""
+    """An engine answered with an error: same input, same error."""
 
     kind = "engine"
+    is_recoverable = False
+
+
+class EngineDiedError(EngineError):
+    """An engine process died or hung; the next function starts a new one."""
+
+    kind = "engine_died"
+    is_recoverable = True
 
 
 class LeaseError(ServiceError):

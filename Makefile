@@ -1,0 +1,66 @@
+# Everything a newcomer types. Needs python3 (3.11 to 3.13) with pip and venv, and make; nothing else.
+#   make demo        three jobs share one group (PYTHON=python3.12 make demo for another interpreter)
+#   make test        every test; make test-fast leaves out those marked slow
+#   make lint        ruff, mypy, import contracts
+#   make bench       the benchmarks, quick; `python -m benchmarks list` names them
+
+PYTHON ?= python3
+VENV   := .venv
+BIN    := $(VENV)/bin
+STAMP  := $(VENV)/.installed
+
+# The release the engines were measured with; its CPU build exists for this Python and system.
+TORCH_PIN := torch==2.13.0
+
+PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
+
+.DEFAULT_GOAL := help
+.PHONY: help demo test test-fast lint bench install clean
+.DELETE_ON_ERROR:
+
+help:
+	@sed -n 's/^#   /  /p' Makefile
+
+install: $(STAMP)
+
+$(STAMP): pyproject.toml
+	@command -v $(PYTHON) >/dev/null 2>&1 || { \
+	  echo "PlexRL needs Python 3.11, 3.12 or 3.13; '$(PYTHON)' is not on PATH. Install it, or name another: make PYTHON=/path/to/python3.12 ..." >&2; exit 1; }
+	@$(PYTHON) -c 'import sys; sys.exit(not (3, 11) <= sys.version_info[:2] <= (3, 13))' || { \
+	  echo "PlexRL needs Python 3.11, 3.12 or 3.13; '$(PYTHON)' is $$($(PYTHON) --version 2>&1). Name another: make PYTHON=python3.12 ..." >&2; exit 1; }
+	@echo "==> creating $(VENV) with $$($(PYTHON) --version 2>&1)"
+	@$(PYTHON) -m venv $(VENV) || { \
+	  echo "'$(PYTHON) -m venv $(VENV)' failed (see above). On Debian and Ubuntu: apt-get install python3-venv; then run make again." >&2; exit 1; }
+	@if $(BIN)/python -c 'import sys; sys.exit(not (sys.version_info[:2] == (3, 11) and sys.platform == "linux"))'; then \
+	  echo "==> installing $(TORCH_PIN) (the largest download, minutes on a slow line)"; \
+	  $(PIP) install '$(TORCH_PIN)' || { \
+	    echo "pip could not install $(TORCH_PIN) (see above). Check the network and the free disk (2 GB), then run make again; what was downloaded is kept in pip's cache." >&2; exit 1; }; \
+	fi
+	@echo "==> installing PlexRL and its test tools"
+	@$(PIP) install -e '.[test]' || { \
+	  echo "pip could not install PlexRL (see above). Check the network and the free disk, then run make again; 'make clean' starts over." >&2; exit 1; }
+	@touch $@
+	@echo "==> installed"
+
+demo: $(STAMP)
+	@$(BIN)/plexrl demo
+
+# The whole suite takes under 15 minutes on two cores; the limit of one test stands in pyproject.toml.
+test: $(STAMP)
+	$(BIN)/python -m pytest
+
+test-fast: $(STAMP)
+	$(BIN)/python -m pytest -m "not slow"
+
+lint: $(STAMP)
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+bench: $(STAMP)
+	@for name in $$($(BIN)/python -m benchmarks list); do \
+	  $(BIN)/python -m benchmarks "$$name" --quick || exit 1; done
+
+clean:
+	rm -rf $(VENV) *.egg-info

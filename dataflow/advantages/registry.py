@@ -1,0 +1,72 @@
+"""Advantage estimators by name, and their application to a batch."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+
+from dataflow.advantages.estimators import Estimator, centered, grpo, grpo_batch, rloo
+from dataflow.errors import PipelineError, UnknownNameError
+from dataflow.samples import Rewards, Sample
+
+_ESTIMATORS: dict[str, Estimator] = {
+    "centered": centered,
+    "grpo": grpo,
+    "grpo_batch": grpo_batch,
+    "rloo": rloo,
+}
+
+
+def names() -> tuple[str, ...]:
+    """Registered names, sorted."""
+    return tuple(sorted(_ESTIMATORS))
+
+
+def resolve(name: str) -> Estimator:
+    """Estimator of a name.
+
+    Raises
+    ------
+    UnknownNameError
+        There is none.
+    """
+    if name not in _ESTIMATORS:
+        raise UnknownNameError(
+            f"no advantage is called {name!r}; known are {', '.join(names())}, or give a function"
+        )
+    return _ESTIMATORS[name]
+
+
+def estimate(
+    advantage: str | Estimator, rewards: Rewards | Sequence[float], samples: Sequence[Sample]
+) -> tuple[float, ...]:
+    """Advantages of samples.
+
+    Parameters
+    ----------
+    advantage
+        Registered name or function.
+    rewards
+        One per sample.
+    samples
+        Samples of one iteration.
+
+    Raises
+    ------
+    PipelineError
+        The function did not give one finite number per sample.
+    UnknownNameError
+        Nobody registered the name.
+    """
+    estimator = resolve(advantage) if isinstance(advantage, str) else advantage
+    numbers = rewards.values if isinstance(rewards, Rewards) else tuple(rewards)
+    name = getattr(estimator, "__qualname__", type(estimator).__name__)
+    found: object = estimator(numbers, samples)
+    values = tuple(float(value) for value in found) if isinstance(found, Iterable) else ()
+    if len(values) != len(samples) or not all(map(math.isfinite, values)):
+        raise PipelineError(
+            f"advantage {name} gave {len(values)} values for {len(samples)} samples"
+            f"{'' if all(map(math.isfinite, values)) else ', some of them not finite'}; it must "
+            "give one finite number per sample"
+        )
+    return values

@@ -1,0 +1,92 @@
+"""Prompts from a JSON Lines file, in an order that is a function of the seed."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from numpy.random import Generator, Philox
+
+from dataflow.errors import DataError
+from dataflow.keys import draw_key, stream_seed
+from dataflow.samples import Prompt
+
+
+@dataclass(frozen=True, slots=True)
+class JsonlPrompts:
+    """Items of a file, shuffled anew in every epoch; the stream never ends.
+
+    The file is read when the source is made, and the items travel with the job, so that the
+    workers need not see the file.
+
+    Raises
+    ------
+    DataError
+        The file cannot be read, is empty, or has an item without a prompt.
+    """
+
+    path: str
+    """File with one JSON object per line."""
+    seed: int = 0
+    prompt_field: str = "prompt"
+    """Field that holds the prompt."""
+    answer_field: str = "answer"
+    """Field that holds the gold answer; items may lack it."""
+    items: tuple[Prompt, ...] = field(init=False, repr=False)
+    """Items in the order of the file."""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "items", self._read())
+
+    def batch(self, cursor: int, count: int) -> tuple[Prompt, ...]:
+        """Prompts ``cursor … cursor + count - 1``."""
+        prompts: list[Prompt] = []
+        while len(prompts) < count:
+            position = cursor + len(prompts)
+            epoch, offset = divmod(position, len(self.items))
+            for item in self._order(epoch)[offset : offset + count - len(prompts)]:
+                index = cursor + len(prompts)
+                prompts.append(replace(self.items[item], index=index))
+        return tuple(prompts)
+
+    def _order(self, epoch: int) -> list[int]:
+        """Order of the items in one epoch."""
+        key = draw_key(stream_seed(self.seed, "jsonl"), epoch, 0, 0, 0)
+        return [int(item) for item in Generator(Philox(key=key)).permutation(len(self.items))]
+
+    def _read(self) -> tuple[Prompt, ...]:
+        """All items of the file."""
+        try:
+            lines = Path(self.path).read_text(encoding="utf-8").splitlines()
+        except (OSError, UnicodeDecodeError) as error:
+            raise DataError(
+                f"data set {self.path}: cannot be read ({error}); give a JSON Lines file in UTF-8"
+            ) from error
+        items = tuple(
+            self._item(number, line) for number, line in enumerate(lines, 1) if line.strip()
+        )
+        if not items:
+            raise DataError(f"data set {self.path} is empty; give a file with one item per line")
+        return items
+
+    def _item(self, number: int, line: str) -> Prompt:
+        """Item of one line."""
+        try:
+            fields = json.loads(line)
+        except json.JSONDecodeError as error:
+            raise DataError(
+                f"data set {self.path}, line {number}: no JSON ({error}); give one object per line"
+            ) from error
+        text = fields.get(self.prompt_field) if isinstance(fields, dict) else None
+        if not isinstance(text, str) or not text:
+            raise DataError(
+                f"data set {self.path}, line {number}: field {self.prompt_field!r} is {text!r}; "
+                "every item needs a non-empty prompt (or name another field with prompt_field)"
+            )
+        meta = {
+            str(name): str(value)
+            for name, value in fields.items()
+            if name not in {self.prompt_field, self.answer_field}
+        }
+        return Prompt(number - 1, text, str(fields.get(self.answer_field, "")), meta)

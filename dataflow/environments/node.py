@@ -1,0 +1,64 @@
+"""The tool node: an ordinary Dask task between two turns; no lease is held meanwhile."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from dask.delayed import Delayed, delayed
+
+from dataflow.environments.protocol import Environment
+from dataflow.errors import DataflowError, ToolError
+from dataflow.samples import Sample
+
+
+def step(
+    environment: Environment, samples: Sequence[Sample], iteration: int = 0
+) -> tuple[Sample, ...]:
+    """Samples after the environment's answers.
+
+    Raises
+    ------
+    ToolError
+        The environment raised, or did not give back the samples it was given.
+    """
+    name = type(environment).__qualname__
+    try:
+        stepped = tuple(environment.step(samples, iteration))
+    except DataflowError:
+        raise
+    except Exception as error:
+        raise ToolError(
+            f"environment {name} raised {type(error).__name__} in iteration {iteration}: {error}"
+        ) from error
+    places = [(s.prompt.index, s.sample_index) for s in samples]
+    if [(s.prompt.index, s.sample_index) for s in stepped] != places:
+        raise ToolError(
+            f"environment {name} gave back {len(stepped)} samples for {len(samples)}, or others "
+            "than it was given; it must return every sample, in order"
+        )
+    return stepped
+
+
+def node(
+    environment: Environment,
+    samples: Delayed | Sequence[Sample],
+    *,
+    iteration: int = 0,
+    key: str | None = None,
+) -> Delayed:
+    """Node of the samples after one step of an environment.
+
+    Parameters
+    ----------
+    environment
+        Who answers.
+    samples
+        Samples, or a node of them.
+    iteration
+        ``it.index``, for environments that depend on it.
+    key
+        Key of the node, e.g. ``it.key("tool", turn=0)``; Dask names it otherwise.
+    """
+    names = {} if key is None else {"dask_key_name": key}
+    stepped: Delayed = delayed(step, pure=False)(environment, samples, iteration, **names)
+    return stepped

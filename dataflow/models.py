@@ -1,0 +1,337 @@
+"""Handles of a job's models: where a pipeline gets its LLM nodes from."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+from dask.delayed import Delayed
+
+from dataflow.calls import GenerateOptions, LLMCall, LogprobOptions, Loss, Options, TrainOptions
+from dataflow.errors import PipelineError
+from dataflow.jobs import JobSpec
+from dataflow.keys import node_key, stream_seed
+from dataflow.nodes import llm_node
+from dataflow.phases import Phase
+from dataflow.samples import Prompt, Sample
+
+
+@dataclass(slots=True)
+class CallBuilder:
+    """Counts the calls of one iteration and fills in what all of them share."""
+
+    job: JobSpec
+    iteration: int
+    attempt: int
+    cursor_after: int
+    """Data cursor once the iteration has committed."""
+    run: str = ""
+    """Tells runs of one job name apart in node keys."""
+    is_open: bool = True
+    """Whether the pipeline is still being built."""
+    turns: Counter[tuple[str, Phase]] = field(default_factory=Counter)
+    """Calls made so far, by model and function."""
+    trained: dict[str, Delayed] = field(default_factory=dict)
+    """Model → its train node."""
+
+    def node(
+        self,
+        model: str,
+        function: Phase,
+        version: int,
+        options: Options,
+        token: object,
+        *inputs: object,
+    ) -> Delayed:
+        """Next node of `function` on `model`."""
+        if not self.is_open:
+            raise PipelineError(
+                f"job {self.job.name!r}: the handle of {model!r} belongs to iteration "
+                f"{self.iteration}, which is complete; use the handles of the iteration that the "
+                "pipeline is called with"
+            )
+        turn = self.turns[model, function]
+        call = LLMCall(
+            job=self.job.name,
+            model=model,
+            function=function,
+            iteration=self.iteration,
+            turn=turn,
+            version=version,
+            seed=self._seed(model, function, turn),
+            options=options,
+            attempt=self.attempt,
+            data_cursor=self.cursor_after if function is Phase.TRAIN else 0,
+            is_last=function is Phase.TRAIN and self.iteration == self.job.iterations - 1,
+            hint_s=self.job.hints_s.get(f"{model}.{function}.{turn}"),
+        )
+        self.turns[model, function] += 1
+        return llm_node(call, self.key(function, turn=turn, model=model), token, *inputs)
+
+    def key(self, phase: Phase | str, *, turn: int = 0, model: str = "") -> str:
+        """Key of a node of this iteration."""
+        return node_key(
+            phase,
+            job=self.job.name,
+            iteration=self.iteration,
+            attempt=self.attempt,
+            turn=turn,
+            model=model,
+            run=self.run,
+        )
+
+    def _seed(self, model: str, function: Phase, turn: int) -> int:
+        """Job's seed for the first rollout of the iteration, a stream of its own for later ones.
+
+        Without it a second rollout of the same prompts would draw the first one's numbers again.
+        """
+        is_first = not any(phase is Phase.ROLLOUT for _, phase in self.turns)
+        if function is not Phase.ROLLOUT or is_first:
+            return self.job.seed
+        return stream_seed(self.job.seed, f"{model}.{function}.{turn}")
+
+
+class ModelHandle:
+    """One model of a job as the pipeline sees it; each method makes one node.
+
+    Attributes
+    ----------
+    name : str
+        Name of the model in the job.
+    version : int
+        Version the next logprob or train function uses.
+    token : object
+        Version token of that version, or the node or future of one.
+    """
+
+    __slots__ = (
+        "_builder",
+        "_rollout_token",
+        "_rollout_version",
+        "is_trainable",
+        "name",
+        "token",
+        "version",
+    )
+
+    def __init__(
+        self,
+        builder: CallBuilder,
+        name: str,
+        *,
+        token: object,
+        version: int,
+        rollout_token: object,
+        rollout_version: int,
+    ) -> None:
+        self._builder = builder
+        self.name = name
+        self.token = token
+        self.version = version
+        self._rollout_token = rollout_token
+        self._rollout_version = rollout_version
+        self.is_trainable = builder.job.models[name].is_trainable
+
+    def __repr__(self) -> str:
+        return f"<model {self.name!r} of job {self._builder.job.name!r} at version {self.version}>"
+
+    def generate(
+        self,
+        inputs: Sequence[Prompt] | Sequence[Sample] | Delayed,
+        *,
+        n: int = 8,
+        max_new_tokens: int = 8,
+        temperature: float = 1.0,
+        stop: Sequence[str] = (),
+    ) -> Delayed:
+        """Sample completions of prompts, or continue the active ones of earlier samples.
+
+        Parameters
+        ----------
+        inputs
+            Prompts, or samples, or a node of either.
+        n
+            Samples per prompt; has no meaning where samples are continued.
+        max_new_tokens
+            Tokens the policy may draw in this turn, per sample.
+        temperature
+            Softmax temperature; 0 means greedy.
+        stop
+            Texts that end a turn once drawn.
+
+        Returns
+        -------
+        Delayed
+            Node of a ``tuple[Sample, ...]``, ordered by prompt, then sample.
+
+        Raises
+        ------
+        PipelineError
+            There is nothing to generate from, or a setting is out of range.
+        """
+        self._require_items("generate", inputs, (Prompt, Sample))
+        self._require("generate", "n", n, n >= 1, "at least 1")
+        self._require("generate", "max_new_tokens", max_new_tokens, max_new_tokens >= 1, "≥ 1")
+        is_warm = math.isfinite(temperature) and temperature >= 0
+        self._require("generate", "temperature", temperature, is_warm, "finite and at least 0")
+        is_text = not isinstance(stop, str) and all(isinstance(t, str) and t for t in stop)
+        self._require("generate", "stop", stop, is_text, "a sequence of non-empty texts")
+        options = GenerateOptions(n, max_new_tokens, float(temperature), tuple(stop))
+        return self._builder.node(
+            self.name, Phase.ROLLOUT, self._rollout_version, options, self._rollout_token, inputs
+        )
+
+    def logprobs(self, samples: Sequence[Sample] | Delayed, *, temperature: float = 1.0) -> Delayed:
+        """Log-probabilities (nats) of the completion tokens under this model.
+
+        Returns
+        -------
+        Delayed
+            Node of one tuple of floats per sample.
+
+        Raises
+        ------
+        PipelineError
+            There are no samples, or the temperature is not positive.
+        """
+        self._require_items("logprobs", samples, (Sample,))
+        is_warm = math.isfinite(temperature) and temperature > 0
+        self._require("logprobs", "temperature", temperature, is_warm, "finite and above 0")
+        options = LogprobOptions(float(temperature))
+        return self._builder.node(
+            self.name, Phase.LOGPROB, self.version, options, self.token, samples
+        )
+
+    def train(
+        self,
+        samples: Sequence[Sample] | Delayed,
+        advantages: object,
+        *,
+        rewards: object = None,
+        old_logprobs: object = None,
+        loss: str | Loss = "grpo",
+        lr: float = 2e-4,
+        betas: tuple[float, float] = (0.9, 0.95),
+        weight_decay: float = 0.0,
+        max_grad_norm: float = 1.0,
+        clip_low: float = 0.2,
+        clip_high: float = 0.28,
+        temperature: float = 1.0,
+        num_epochs: int = 1,
+        num_minibatches: int = 1,
+    ) -> Delayed:
+        """Train on samples; afterwards the handle stands for the next version.
+
+        Parameters
+        ----------
+        samples
+            What to train on, or a node of it.
+        advantages
+            One finite number per sample: a sequence, an array, a node of one, or a node of
+            `dataflow.nodes.Scored`.
+        rewards
+            For the metrics: numbers, `dataflow.samples.Rewards` or a node of them; taken from
+            `advantages` where that is scored.
+        old_logprobs
+            Log-probabilities of the sampling policy; None lets the engine recompute them.
+        loss
+            Name of a registered loss or a function (see `dataflow.calls.Loss`).
+        lr
+            Step size of this iteration.
+
+        Returns
+        -------
+        Delayed
+            Node of a `dataflow.calls.Trained`.
+
+        Raises
+        ------
+        PipelineError
+            The model is frozen or already trained in this iteration, or a setting is wrong.
+        """
+        self._require_trainable()
+        self._require_items("train", samples, (Sample,))
+        self._require("train", "lr", lr, math.isfinite(lr) and lr >= 0, "finite and at least 0")
+        is_loss = callable(loss) or (isinstance(loss, str) and loss != "")
+        self._require("train", "loss", loss, is_loss, "the name of a loss or a function")
+        self._require("train", "num_epochs", num_epochs, num_epochs >= 1, "at least 1")
+        self._require(
+            "train", "num_minibatches", num_minibatches, num_minibatches >= 1, "at least 1"
+        )
+        options = TrainOptions(
+            loss=loss,
+            learning_rate=float(lr),
+            betas=betas,
+            weight_decay=weight_decay,
+            max_grad_norm=max_grad_norm,
+            clip_low=clip_low,
+            clip_high=clip_high,
+            temperature=temperature,
+            num_epochs=num_epochs,
+            num_minibatches=num_minibatches,
+        )
+        inputs = (samples, advantages, rewards, old_logprobs)
+        node = self._builder.node(
+            self.name, Phase.TRAIN, self.version, options, self.token, *inputs
+        )
+        self._builder.trained[self.name] = node
+        self.token = self._rollout_token = node
+        self.version = self._rollout_version = self.version + 1
+        return node
+
+    def sync(self) -> Delayed:
+        """Bring the newest version to wherever this model generates; later rollouts wait for it.
+
+        Returns
+        -------
+        Delayed
+            Node of the `dataflow.calls.VersionToken`.
+        """
+        node = self._builder.node(self.name, Phase.SYNC, self.version, None, self.token)
+        self._rollout_token, self._rollout_version = node, self.version
+        return node
+
+    def _require_trainable(self) -> None:
+        """Raise unless the model may be trained here."""
+        job = self._builder.job.name
+        if not self.is_trainable:
+            raise PipelineError(
+                f"job {job!r} trains {self.name!r}, which is frozen; declare it with "
+                "ModelSpec(folder, is_trainable=True) or train another model"
+            )
+        if self.name in self._builder.trained:
+            raise PipelineError(
+                f"job {job!r} trains {self.name!r} twice in iteration {self._builder.iteration}: "
+                "an iteration commits one version per model; pass num_epochs or num_minibatches "
+                "to one train call, or make it two iterations"
+            )
+
+    def _require_items(self, function: str, inputs: object, kinds: tuple[type, ...]) -> None:
+        """Raise unless `inputs` is a node or a non-empty sequence of one of `kinds`."""
+        if not isinstance(inputs, Sequence) or isinstance(inputs, str):
+            if isinstance(inputs, Delayed) or _is_future(inputs):
+                return
+        elif any(inputs and all(isinstance(item, kind) for item in inputs) for kind in kinds):
+            return
+        names = " or ".join(f"{kind.__name__.lower()}s" for kind in kinds)
+        size = f" of length {len(inputs)}" if isinstance(inputs, Sequence) else ""
+        raise PipelineError(
+            f"job {self._builder.job.name!r}: {self.name}.{function} got {type(inputs).__name__}"
+            f"{size}; give a non-empty sequence of {names}, or a node of one"
+        )
+
+    def _require(self, function: str, name: str, value: object, is_met: bool, rule: str) -> None:
+        """Raise unless a setting is in range."""
+        if not is_met:
+            raise PipelineError(
+                f"job {self._builder.job.name!r}: {self.name}.{function} got {name}={value!r}; "
+                f"it must be {rule}"
+            )
+
+
+def _is_future(value: object) -> bool:
+    """Whether `value` is a Dask future; their class belongs to a library we do not import."""
+    kind: Callable[..., object] | type = type(value)
+    return getattr(kind, "__name__", "") == "Future" and hasattr(value, "key")

@@ -1,0 +1,130 @@
+"""LLM nodes: how a call becomes an annotated Dask node, and what the node does when it runs."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+import dask
+from dask.delayed import Delayed, delayed
+
+from dataflow.annotations import ANNOTATION, annotation_of
+from dataflow.calls import LLMCall, Trained, VersionToken, run_call
+from dataflow.errors import PipelineError
+from dataflow.phases import Phase
+from dataflow.samples import Rewards, Sample
+
+
+@dataclass(frozen=True, slots=True)
+class Scored:
+    """Rewards and advantages of one batch: the result of a node that computes both.
+
+    A Dask round trip costs more than either computation, so the built-in pipelines score in
+    one node and hand the result to ``train`` as it is.
+    """
+
+    rewards: Rewards
+    advantages: tuple[float, ...]
+    """One per sample, in the order of the samples."""
+
+
+def llm_node(call: LLMCall, key: str, token: object, *inputs: object) -> Delayed:
+    """Annotated Dask node of a call.
+
+    Parameters
+    ----------
+    call
+        What the service shall run.
+    key
+        Key of the node.
+    token
+        Version token, trained result, or a node or future of one. It is an input of the node,
+        so that Dask's own dependencies order versions.
+    *inputs
+        Values or nodes, in the order the function expects them.
+    """
+    with dask.annotate(**{ANNOTATION: annotation_of(call)}):
+        node: Delayed = delayed(run_node, pure=False)(call, token, *inputs, dask_key_name=key)
+    return node
+
+
+def run_node(call: LLMCall, token: object, *inputs: object) -> object:
+    """Body of an LLM node: brings the inputs into their one form, then runs the call.
+
+    Raises
+    ------
+    PipelineError
+        An input is not what the function takes.
+    NoServiceError
+        The process has no LLM service.
+    """
+    ready = (_plain_token(call, token), *inputs)
+    if call.function is Phase.TRAIN:
+        samples, advantages, rewards, old_logprobs = inputs
+        ready = (ready[0], *_train_inputs(call, samples, advantages, rewards), old_logprobs)
+    return run_call(call, *ready)
+
+
+def _plain_token(call: LLMCall, token: object) -> VersionToken:
+    """Version token in `token`, which must name the version the call needs."""
+    plain = token.token if isinstance(token, Trained) else token
+    if not isinstance(plain, VersionToken):
+        raise PipelineError(
+            f"{call.op} of job {call.job!r} got {type(plain).__name__} in place of a version "
+            "token; take LLM nodes from the handles of the iteration"
+        )
+    found = (plain.job, plain.model, plain.version)
+    if found != (call.job, call.model, call.version):
+        raise PipelineError(
+            f"{call.op} of job {call.job!r} needs version {call.version} of {call.model!r} but got "
+            f"the token of {plain.job}/{plain.model}@{plain.version}; use the handles of the "
+            "iteration that is being built"
+        )
+    return plain
+
+
+def _train_inputs(
+    call: LLMCall, samples: object, advantages: object, rewards: object
+) -> tuple[tuple[Sample, ...], tuple[float, ...], Rewards | None]:
+    """Samples, one finite advantage for each, and the rewards if there are any."""
+    batch = _samples(call, samples)
+    if isinstance(advantages, Scored):
+        rewards = advantages.rewards if rewards is None else rewards
+        advantages = advantages.advantages
+    values = _floats(call, "advantages", advantages)
+    if len(values) != len(batch):
+        raise PipelineError(
+            f"{call.op} of job {call.job!r} got {len(values)} advantages for {len(batch)} samples; "
+            "give one advantage per sample"
+        )
+    if rewards is None or isinstance(rewards, Rewards):
+        return batch, values, rewards
+    return batch, values, Rewards(_floats(call, "rewards", rewards))
+
+
+def _samples(call: LLMCall, samples: object) -> tuple[Sample, ...]:
+    """A non-empty tuple of samples."""
+    batch = tuple(samples) if isinstance(samples, Sequence) else ()
+    if not batch or not all(isinstance(item, Sample) for item in batch):
+        raise PipelineError(
+            f"{call.op} of job {call.job!r} needs a non-empty sequence of samples, got "
+            f"{type(samples).__name__}; pass on what generate returned"
+        )
+    return batch
+
+
+def _floats(call: LLMCall, what: str, values: object) -> tuple[float, ...]:
+    """Finite floats of a sequence or array."""
+    if not isinstance(values, Iterable):
+        raise PipelineError(
+            f"{call.op} of job {call.job!r}: {what} are {type(values).__name__}, not a sequence "
+            "of numbers; give one number per sample"
+        )
+    floats = tuple(float(value) for value in values)
+    for row, value in enumerate(floats):
+        if not math.isfinite(value):
+            raise PipelineError(
+                f"{call.op} of job {call.job!r}: {what}[{row}] is {value}; every one must be finite"
+            )
+    return floats

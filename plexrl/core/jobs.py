@@ -1,0 +1,173 @@
+"""The job table: which jobs exist, where they are placed, and how their life may go on."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+
+from plexrl.core.status import JobState
+from plexrl.errors import JobError, PlexRLError
+from solver.trace import IterationRecord
+
+TRANSITIONS: Mapping[JobState, frozenset[JobState]] = {
+    JobState.STARTING: frozenset(
+        {JobState.RUNNING, JobState.FINISHED, JobState.FAILED, JobState.CANCELLED}
+    ),
+    JobState.RUNNING: frozenset({JobState.FINISHED, JobState.FAILED, JobState.CANCELLED}),
+    JobState.FINISHED: frozenset(),
+    JobState.FAILED: frozenset({JobState.STARTING}),
+    JobState.CANCELLED: frozenset({JobState.STARTING}),
+}
+"""State → states that may follow; a failed or cancelled job may be resumed."""
+
+
+@dataclass(frozen=True, slots=True)
+class OpHint:
+    """One LLM function of a job's iteration, as expected before anything was measured."""
+
+    op: str
+    hint_s: float | None
+    """Expected seconds of its lease."""
+    wait_hint_s: float | None
+    """Expected seconds without a group after it."""
+
+
+@dataclass(frozen=True, slots=True)
+class JobFacts:
+    """What the cluster must know of a job to place and plan it."""
+
+    name: str
+    ops: tuple[OpHint, ...]
+    memory_bytes: int
+    """Bytes its states take on a group: one version of every model and one being committed."""
+    iterations: int
+    slowdown_limit: float
+    weight: float
+    models: tuple[str, ...]
+    description: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class JobEntry:
+    """One row of the table."""
+
+    facts: JobFacts
+    state: JobState
+    group: str
+    arrived_s: float
+    """Seconds on the cluster's clock."""
+    driver: str = ""
+    """Address of the worker its driver lives in; empty while it waits for one."""
+    started_s: float | None = None
+    """When its first iteration began."""
+    ended_s: float | None = None
+    error: str = ""
+    iterations: tuple[IterationRecord, ...] = field(default=())
+    """Committed iterations, in order."""
+    history: tuple[tuple[float, JobState], ...] = ()
+
+
+class JobTable:
+    """All jobs of a cluster; a pure table."""
+
+    def __init__(self) -> None:
+        self._entries: dict[str, JobEntry] = {}
+
+    def __contains__(self, name: str) -> bool:
+        return name in self._entries
+
+    def __getitem__(self, name: str) -> JobEntry:
+        try:
+            return self._entries[name]
+        except KeyError:
+            known = ", ".join(sorted(self._entries)) or "none"
+            raise JobError(f"no job is called {name!r}; jobs here: {known}") from None
+
+    def names(self) -> tuple[str, ...]:
+        """Names in order of arrival."""
+        return tuple(self._entries)
+
+    def active(self) -> tuple[JobEntry, ...]:
+        """Jobs that have not ended."""
+        return tuple(e for e in self._entries.values() if not e.state.is_terminal)
+
+    def add(self, facts: JobFacts, group: str, now_s: float) -> JobEntry:
+        """Add a job that arrives.
+
+        Raises
+        ------
+        JobError
+            The name is taken by a job that has not ended, or that finished.
+        """
+        known = self._entries.get(facts.name)
+        if known is not None and JobState.STARTING not in TRANSITIONS[known.state]:
+            raise JobError(
+                f"the name {facts.name!r} is taken by a job that is {known.state}; "
+                "give this one another name, or cancel the other first"
+            )
+        entry = JobEntry(
+            facts,
+            JobState.STARTING,
+            group,
+            arrived_s=now_s,
+            history=(*(known.history if known else ()), (now_s, JobState.STARTING)),
+            iterations=known.iterations if known else (),
+        )
+        self._entries[facts.name] = entry
+        return entry
+
+    def set_driver(self, name: str, driver: str) -> None:
+        """Note where the driver lives."""
+        self._entries[name] = replace(self[name], driver=driver)
+
+    def set_group(self, name: str, group: str) -> None:
+        """Note where the job is placed."""
+        self._entries[name] = replace(self[name], group=group)
+
+    def move(self, name: str, state: JobState, now_s: float, error: str = "") -> JobEntry:
+        """Take a job to its next state.
+
+        Raises
+        ------
+        PlexRLError
+            The move is not in `TRANSITIONS`; the message has the job's history.
+        """
+        entry = self[name]
+        if state not in TRANSITIONS[entry.state]:
+            past = ", ".join(f"{state} at {at:.3f} s" for at, state in entry.history)
+            raise PlexRLError(f"job {name!r} cannot become {state}: {past}")
+        changed = replace(
+            entry,
+            state=state,
+            error=error,
+            history=(*entry.history, (now_s, state)),
+            started_s=now_s
+            if state is JobState.RUNNING and entry.started_s is None
+            else entry.started_s,
+            ended_s=now_s if state.is_terminal else None,
+        )
+        self._entries[name] = changed
+        return changed
+
+    def commit(self, record: IterationRecord) -> None:
+        """Note a committed iteration; one that was rolled back and replayed replaces itself."""
+        entry = self[record.job]
+        kept = tuple(r for r in entry.iterations if r.iteration < record.iteration)
+        self._entries[record.job] = replace(entry, iterations=(*kept, record))
+
+    def check(self) -> None:
+        """Raise if an invariant is broken.
+
+        Raises
+        ------
+        PlexRLError
+            Iterations out of order, or more than the job has.
+        """
+        for name, entry in self._entries.items():
+            indices = [record.iteration for record in entry.iterations]
+            if indices != sorted(set(indices)):
+                raise PlexRLError(f"job {name!r} has iterations out of order: {indices}")
+            if len(indices) > entry.facts.iterations:
+                raise PlexRLError(
+                    f"job {name!r} committed {len(indices)} of {entry.facts.iterations} iterations"
+                )

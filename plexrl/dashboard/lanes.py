@@ -1,0 +1,237 @@
+"""What a timeline shows, as plain bars: planned, actual, and what each job did and waited for."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from itertools import pairwise
+from statistics import median
+
+from solver.dispatch.events import TICKS_PER_S
+from solver.trace import LeaseRecord
+
+MAX_PLANNED_BARS = 4000
+"""Planned bars drawn at most: enough for minutes of short cycles, few enough for a browser."""
+
+_SHORTEST_S = 1e-6
+"""Bars below a microsecond carry nothing for the eye."""
+
+
+class Kind(StrEnum):
+    """What a bar stands for."""
+
+    PLANNED = "planned"
+    HELD = "held"
+    """A lease, its swap left out."""
+    SWAP = "swap"
+    QUEUED = "queued"
+    """Ready, and waiting for its group."""
+    APART = "apart"
+    """Between two LLM functions: tools, rewards, judges. No group is held."""
+
+
+@dataclass(frozen=True, slots=True)
+class Bar:
+    """One bar; times in seconds on the cluster's clock."""
+
+    section: str
+    """``plan``, ``actual`` or ``jobs``."""
+    lane: str
+    """Group, or job in the section of jobs."""
+    job: str
+    kind: Kind
+    function: str
+    """Phase it belongs to; empty where it is none."""
+    start_s: float
+    end_s: float
+    op: str = ""
+    note: str = ""
+    """What a reader wants to know beyond the length, in plain words."""
+
+
+@dataclass(frozen=True, slots=True)
+class AdoptedPlan:
+    """A plan and when it came into force."""
+
+    adopted_s: float
+    plan: Mapping[str, object]
+    """As `plexrl.runtime` gives it: `solver.Plan.to_json` and more."""
+
+
+def function_of(op: str) -> str:
+    """Phase of an op: ``actor.rollout.0`` → ``rollout``."""
+    parts = op.rsplit(".", 2)
+    return parts[1] if len(parts) == 3 else op
+
+
+def lengths(leases: Iterable[LeaseRecord]) -> dict[tuple[str, str], float]:
+    """Median seconds of the leases of each (job, op)."""
+    held: dict[tuple[str, str], list[float]] = defaultdict(list)
+    for lease in leases:
+        held[lease.job, lease.op].append(lease.held_s)
+    return {key: median(values) for key, values in held.items()}
+
+
+def actual_bars(leases: Iterable[LeaseRecord]) -> list[Bar]:
+    """Lanes of the groups as they were: a swap and the function itself for each lease."""
+    bars = []
+    for lease in leases:
+        swapped_s = lease.started_s + lease.swap_s
+        from_store = lease.swap_source == "store"
+        note = _lease_note(lease)
+        common = {"section": "actual", "lane": lease.group, "job": lease.job, "op": lease.op}
+        bars.append(
+            Bar(
+                **common,
+                kind=Kind.SWAP,
+                function="store" if from_store else "host",
+                start_s=lease.started_s,
+                end_s=swapped_s,
+                note=f"{lease.swap_bytes / 1e6:.1f} MB from {lease.swap_source}; {note}",
+            )
+        )
+        bars.append(
+            Bar(
+                **common,
+                kind=Kind.HELD,
+                function=function_of(lease.op),
+                start_s=swapped_s,
+                end_s=lease.ended_s,
+                note=note,
+            )
+        )
+    return _visible(bars)
+
+
+def job_bars(leases: Iterable[LeaseRecord]) -> list[Bar]:
+    """One lane per job: queued, holding its group, and apart from it."""
+    by_job: dict[str, list[LeaseRecord]] = defaultdict(list)
+    for lease in leases:
+        by_job[lease.job].append(lease)
+    bars = []
+    for job, records in by_job.items():
+        records.sort(key=lambda lease: lease.started_s)
+        for lease in records:
+            common = {"section": "jobs", "lane": job, "job": job, "op": lease.op}
+            function, note = function_of(lease.op), _lease_note(lease)
+            bars.append(
+                Bar(
+                    **common,
+                    kind=Kind.QUEUED,
+                    function=function,
+                    start_s=lease.ready_s,
+                    end_s=lease.started_s,
+                    note=f"waits for {lease.group}; {note}",
+                )
+            )
+            bars.append(
+                Bar(
+                    **common,
+                    kind=Kind.HELD,
+                    function=function,
+                    start_s=lease.started_s,
+                    end_s=lease.ended_s,
+                    note=note,
+                )
+            )
+        bars += _apart_bars(job, records)
+    return _visible(bars)
+
+
+def _apart_bars(job: str, records: Sequence[LeaseRecord]) -> Iterable[Bar]:
+    for before, after in pairwise(records):
+        yield Bar(
+            section="jobs",
+            lane=job,
+            job=job,
+            kind=Kind.APART,
+            function="",
+            start_s=before.ended_s,
+            end_s=after.ready_s,
+            op=f"{before.op} → {after.op}",
+            note=f"tools, rewards or judge, no group held; iteration {after.iteration}",
+        )
+
+
+def _lease_note(lease: LeaseRecord) -> str:
+    waited_s = lease.started_s - lease.ready_s
+    note = (
+        f"iteration {lease.iteration}, version {lease.version}, held {lease.held_s:.3f} s, "
+        f"swap {lease.swap_s * 1e3:.1f} ms, waited {waited_s:.3f} s"
+    )
+    return note if lease.outcome == "done" else f"{note}, {lease.outcome}"
+
+
+def planned_bars(
+    plans: Sequence[AdoptedPlan], lengths_s: Mapping[tuple[str, str], float], until_s: float
+) -> list[Bar]:
+    """Lanes of the groups as they were planned: each plan's cycle, repeated while in force.
+
+    Parameters
+    ----------
+    plans
+        In order of adoption.
+    lengths_s
+        (job, op) → seconds, for plans that do not state an op's length.
+    until_s
+        End of the run.
+    """
+    bars: list[Bar] = []
+    ends = [plan.adopted_s for plan in plans[1:]] + [until_s]
+    for adopted, end_s in zip(plans, ends, strict=True):
+        for timeline in _rows(adopted.plan, "timelines"):
+            room = MAX_PLANNED_BARS - len(bars)
+            bars += _repeated(timeline, lengths_s, adopted.adopted_s, end_s)[:room]
+    return _visible(bars)
+
+
+def _repeated(
+    timeline: Mapping[str, object],
+    lengths_s: Mapping[tuple[str, str], float],
+    start_s: float,
+    end_s: float,
+) -> list[Bar]:
+    cycle_s = _number(timeline, "cycle_ticks") / TICKS_PER_S
+    timings = _rows(timeline, "timings")
+    if cycle_s <= 0 or not timings:
+        return []
+    bars = []
+    num_cycles = min(int((end_s - start_s) / cycle_s) + 1, MAX_PLANNED_BARS // len(timings) + 1)
+    for cycle in range(num_cycles):
+        for timing in timings:
+            job, op = str(timing["job"]), str(timing["op"])
+            at_s = start_s + cycle * cycle_s + _number(timing, "start_ticks") / TICKS_PER_S
+            ticks = timing.get("duration_ticks")
+            length_s = ticks / TICKS_PER_S if isinstance(ticks, int) else lengths_s.get((job, op))
+            if length_s is None or at_s >= end_s:
+                continue
+            bars.append(
+                Bar(
+                    section="plan",
+                    lane=str(timeline["group"]),
+                    job=job,
+                    kind=Kind.PLANNED,
+                    function=function_of(op),
+                    start_s=at_s,
+                    end_s=min(at_s + length_s, end_s),
+                    op=op,
+                    note=f"cycle {cycle} of {cycle_s:.3f} s",
+                )
+            )
+    return bars
+
+
+def _rows(data: Mapping[str, object], name: str) -> list[Mapping[str, object]]:
+    found = data.get(name)
+    return [row for row in found if isinstance(row, Mapping)] if isinstance(found, list) else []
+
+
+def _number(data: Mapping[str, object], name: str) -> float:
+    found = data.get(name)
+    return float(found) if isinstance(found, int | float) else 0.0
+
+
+def _visible(bars: Iterable[Bar]) -> list[Bar]:
+    return [bar for bar in bars if bar.end_s - bar.start_s > _SHORTEST_S]

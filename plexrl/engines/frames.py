@@ -1,0 +1,120 @@
+"""Messages between an engine process and its parent: length-prefixed pickles on a socket."""
+
+from __future__ import annotations
+
+import pickle
+import socket
+import struct
+import time
+from dataclasses import dataclass
+
+import cloudpickle
+
+_LENGTH = struct.Struct("<Q")
+_MARKER = b"\0"
+"""Payload that a file descriptor rides on."""
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """Parent → child: run a method of the engine."""
+
+    method: str
+    args: tuple[object, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ArenaName:
+    """Stands for an arena in the arguments of a request; the child has it mapped."""
+
+    id: str
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """Child → parent: the result, or what went wrong."""
+
+    value: object = None
+    error: Exception | None = None
+    """An error of `plexrl.errors`, to be raised as it is."""
+    traceback: str = ""
+    """Set for any other exception."""
+
+
+def dumps(message: object) -> bytes:
+    """Pickle a message; functions a user defined in a script travel by value."""
+    data: bytes = cloudpickle.dumps(message, protocol=pickle.HIGHEST_PROTOCOL)
+    return data
+
+
+def send(sock: socket.socket, data: bytes, deadline_s: float | None = None) -> None:
+    """Send one frame.
+
+    Parameters
+    ----------
+    sock
+        A connected stream socket.
+    data
+        Body of the frame.
+    deadline_s
+        On the clock of `time.monotonic`; None waits without limit.
+
+    Raises
+    ------
+    TimeoutError
+        The deadline passed.
+    OSError
+        The other side is gone.
+    """
+    _set_timeout(sock, deadline_s)
+    sock.sendall(_LENGTH.pack(len(data)) + data)
+
+
+def receive(sock: socket.socket, deadline_s: float | None = None) -> object:
+    """Receive one frame and unpickle it.
+
+    Raises
+    ------
+    TimeoutError
+        The deadline passed.
+    EOFError
+        The other side is gone.
+    """
+    (length,) = _LENGTH.unpack(_receive_exactly(sock, _LENGTH.size, deadline_s))
+    return pickle.loads(_receive_exactly(sock, length, deadline_s))  # noqa: S301 (own child)
+
+
+def send_fd(sock: socket.socket, fd: int) -> None:
+    """Pass a file descriptor to the other side."""
+    socket.send_fds(sock, [_MARKER], [fd])
+
+
+def receive_fd(sock: socket.socket) -> int:
+    """The file descriptor passed by `send_fd`; the caller closes it."""
+    _, fds, _, _ = socket.recv_fds(sock, len(_MARKER), 1)
+    if not fds:
+        raise EOFError("the parent is gone")
+    return fds[0]
+
+
+def _receive_exactly(sock: socket.socket, length: int, deadline_s: float | None) -> bytearray:
+    data = bytearray(length)
+    view = memoryview(data)
+    done = 0
+    while done < length:
+        _set_timeout(sock, deadline_s)
+        received = sock.recv_into(view[done:])
+        if received == 0:
+            raise EOFError("the other side closed the socket")
+        done += received
+    return data
+
+
+def _set_timeout(sock: socket.socket, deadline_s: float | None) -> None:
+    if deadline_s is None:
+        sock.settimeout(None)
+        return
+    left_s = deadline_s - time.monotonic()
+    if left_s <= 0:
+        raise TimeoutError
+    sock.settimeout(left_s)

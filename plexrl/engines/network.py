@@ -1,0 +1,160 @@
+"""A resident network whose weights and optimizer moments are views into one flat buffer."""
+
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path
+
+import torch
+from transformers import AutoModelForCausalLM, PreTrainedModel
+
+from plexrl.core.layout import ROLE_WEIGHTS, StateLayout, TensorSlot, pack
+from plexrl.engines.folders import check_folder, state_slots
+from plexrl.engines.protocol import ModelSource
+from plexrl.errors import EngineError, ModelFolderError
+
+_ATTENTION_KINDS = {"full_attention", "sliding_attention"}
+"""Layer types whose cache is keys and values by position."""
+
+
+class Network:
+    """A decoder-only network on a device, and the flat buffer its state lives in.
+
+    Parameters
+    ----------
+    source
+        Folder that gives architecture and first weights, and whether there is an optimizer.
+    device
+        Torch device the buffer lies on.
+    """
+
+    def __init__(self, source: ModelSource, device: torch.device) -> None:
+        self.source = source
+        self.device = device
+        self.model = _load_model(source.folder)
+        named = dict(self.model.named_parameters())
+        self.layout: StateLayout = pack(
+            state_slots({n: tuple(p.shape) for n, p in named.items()}, source.is_trainable)
+        )
+        self.flat = torch.zeros(self.layout.nbytes, dtype=torch.uint8, device=device)
+        self.model.to(device)
+        for slot in self.layout.role(ROLE_WEIGHTS):
+            view = slot_view(self.flat, slot)
+            view.copy_(named[slot.name].data)
+            named[slot.name].data = view
+        self.weights_nbytes = _weights_nbytes(self.layout)
+        self.weights = self.region(0)
+        self.grads = torch.zeros_like(self.weights) if source.is_trainable else None
+        for parameter in named.values():
+            parameter.requires_grad_(source.is_trainable)
+        if self.grads is not None:
+            grad_bytes = self.grads.view(torch.uint8)
+            for slot in self.layout.role(ROLE_WEIGHTS):
+                named[slot.name].grad = slot_view(grad_bytes, slot)
+        self.context_limit = int(getattr(self.model.config, "max_position_embeddings", 2**31))
+
+    def region(self, index: int) -> torch.Tensor:
+        """Weights (0), first (1) or second (2) moments as one flat float32 tensor."""
+        start = index * self.weights_nbytes
+        return self.flat[start : start + self.weights_nbytes].view(torch.float32)
+
+    def load(self, arena: memoryview) -> None:
+        """Copy a state from an arena into the buffer.
+
+        Raises
+        ------
+        EngineError
+            The arena is smaller than the layout.
+        """
+        self.flat.copy_(self._arena_tensor(arena))
+
+    def store(self, arena: memoryview) -> None:
+        """Copy the state from the buffer into a writable arena.
+
+        Raises
+        ------
+        EngineError
+            The arena is smaller than the layout, or read-only.
+        """
+        if arena.readonly:
+            raise EngineError("the arena to store into is read-only; give a writable one")
+        self._arena_tensor(arena).copy_(self.flat)
+
+    def read_folder(self, folder: str, arena: memoryview) -> None:
+        """Write weights of a folder and a fresh optimizer into a writable arena.
+
+        Raises
+        ------
+        ModelFolderError
+            The folder's tensors are not those of this network.
+        """
+        if arena.readonly:
+            raise EngineError("the arena to read into is read-only; give a writable one")
+        target = self._arena_tensor(arena)
+        named = dict(_load_model(folder).named_parameters())
+        expected = {slot.name: slot.shape for slot in self.layout.role(ROLE_WEIGHTS)}
+        found = {name: tuple(parameter.shape) for name, parameter in named.items()}
+        if found != expected:
+            wrong = sorted(set(found.items()) ^ set(expected.items()))[0]
+            raise ModelFolderError(
+                f"model folder {folder!r} does not fit the network of {self.source.folder!r}: "
+                f"tensor {wrong[0]} with shape {wrong[1]} is in only one of them; give models of "
+                "one architecture the same config.json"
+            )
+        target.zero_()
+        for slot in self.layout.role(ROLE_WEIGHTS):
+            slot_view(target, slot).copy_(named[slot.name].data)
+
+    def weights_sha256(self) -> str:
+        """SHA-256 over names and bytes of the weights, in layout order."""
+        digest = hashlib.sha256()
+        for slot in self.layout.role(ROLE_WEIGHTS):
+            digest.update(slot.name.encode() + b"\0")
+            bytes_ = self.flat[slot.offset : slot.offset + slot.nbytes].cpu().numpy()
+            digest.update(bytes_)
+        return digest.hexdigest()
+
+    def export(self, folder: str) -> None:
+        """Write configuration and weights as a Hugging Face folder."""
+        Path(folder).mkdir(parents=True, exist_ok=True)
+        state = {name: tensor.detach().cpu() for name, tensor in self.model.state_dict().items()}
+        self.model.save_pretrained(folder, state_dict=state)
+
+    def _arena_tensor(self, arena: memoryview) -> torch.Tensor:
+        if arena.nbytes < self.layout.nbytes:
+            raise EngineError(
+                f"an arena of {arena.nbytes} bytes is too small for a state of "
+                f"{self.source.folder!r}, which takes {self.layout.nbytes} bytes"
+            )
+        return torch.frombuffer(arena, dtype=torch.uint8, count=self.layout.nbytes)
+
+
+def slot_view(buffer: torch.Tensor, slot: TensorSlot) -> torch.Tensor:
+    """The tensor of a slot as a view into a byte buffer of the layout."""
+    raw = buffer[slot.offset : slot.offset + slot.nbytes]
+    return raw.view(getattr(torch, slot.dtype)).view(slot.shape)
+
+
+def _weights_nbytes(layout: StateLayout) -> int:
+    slots = layout.slots
+    num_weights = len(layout.role(ROLE_WEIGHTS))
+    return slots[num_weights].offset if num_weights < len(slots) else layout.nbytes
+
+
+def _load_model(folder: str) -> PreTrainedModel:
+    check_folder(folder)
+    try:
+        model = AutoModelForCausalLM.from_pretrained(
+            folder, dtype=torch.float32, attn_implementation="sdpa", local_files_only=True
+        )
+    except (OSError, ValueError, KeyError, RuntimeError) as error:
+        raise ModelFolderError(
+            f"model folder {folder!r} cannot be loaded as a decoder-only model: {error}"
+        ) from error
+    kinds = set(getattr(model.config, "layer_types", None) or ())
+    if not kinds <= _ATTENTION_KINDS:
+        raise ModelFolderError(
+            f"model folder {folder!r} has layers of type {sorted(kinds - _ATTENTION_KINDS)}; the "
+            "torch engine runs full and sliding attention only"
+        )
+    return model.eval()

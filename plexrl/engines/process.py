@@ -1,0 +1,116 @@
+"""Body of an engine process: one torch engine, driven by its parent over a socket.
+
+Started as ``python -m plexrl.engines.process FD`` by `plexrl.engines.remote.EngineProcess`.
+"""
+
+from __future__ import annotations
+
+import mmap
+import os
+import select
+import signal
+import socket
+import sys
+import threading
+import traceback
+
+from plexrl.engines.frames import ArenaName, Reply, Request, dumps, receive, receive_fd, send
+from plexrl.engines.protocol import Engine, ModelSource
+from plexrl.errors import PlexRLError
+
+
+class Host:
+    """Runs requests on the engine, with the arenas the parent attached."""
+
+    def __init__(self, sock: socket.socket, engine: Engine) -> None:
+        self.sock = sock
+        self.engine = engine
+        self.arenas: dict[str, memoryview] = {}
+
+    def run(self, request: Request) -> object:
+        """Run one request and return its result."""
+        if request.method == "attach":
+            return self._attach(*request.args)
+        if request.method == "detach":
+            return self._detach(*request.args)
+        args = [self.arenas[a.id] if isinstance(a, ArenaName) else a for a in request.args]
+        return getattr(self.engine, request.method)(*args)
+
+    def _attach(self, *args: object) -> None:
+        name, nbytes = args
+        fd = receive_fd(self.sock)
+        try:
+            assert isinstance(name, str)
+            assert isinstance(nbytes, int)
+            self.arenas[name] = memoryview(mmap.mmap(fd, nbytes))
+        finally:
+            os.close(fd)
+
+    def _detach(self, *args: object) -> None:
+        (name,) = args
+        assert isinstance(name, str)
+        view = self.arenas.pop(name)
+        mapping = view.obj
+        view.release()
+        assert isinstance(mapping, mmap.mmap)
+        mapping.close()
+
+
+def serve(sock: socket.socket) -> None:
+    """Build the engine that the first frame names, then run requests until the parent is gone."""
+    source = receive(sock)
+    assert isinstance(source, ModelSource)
+    try:
+        host = Host(sock, _build(source))
+    except Exception as error:  # noqa: BLE001 (the parent raises it)
+        send(sock, dumps(_failure(error)))
+        return
+    send(sock, dumps(Reply()))
+    while True:
+        try:
+            request = receive(sock)
+            assert isinstance(request, Request)
+            reply = Reply(host.run(request))
+        except (EOFError, ConnectionError):
+            return
+        except Exception as error:  # noqa: BLE001 (the parent raises it)
+            reply = _failure(error)
+        send(sock, dumps(reply))
+
+
+def exit_with_parent(sock: socket.socket) -> None:
+    """End this process at once when the parent closes its end, even in mid-computation.
+
+    A parent-death signal would not do: it fires when the *thread* that started this process
+    ends, and workers start engines from pool threads.
+    """
+    poll = select.poll()
+    poll.register(sock.fileno(), 0)
+    poll.poll()
+    os._exit(0)
+
+
+def main() -> None:
+    """Serve on the socket whose file descriptor is the only argument."""
+    # Ctrl-C reaches every process of the terminal; the parent decides what it means.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    sock = socket.socket(fileno=int(sys.argv[1]))
+    threading.Thread(target=exit_with_parent, args=(sock,), daemon=True).start()
+    serve(sock)
+
+
+def _build(source: ModelSource) -> Engine:
+    # Imported here so that a parent that dies early does not wait for torch to load.
+    from plexrl.engines.torch_engine import TorchEngine
+
+    return TorchEngine(source)
+
+
+def _failure(error: Exception) -> Reply:
+    if isinstance(error, PlexRLError):
+        return Reply(error=error)
+    return Reply(traceback="".join(traceback.format_exception(error)))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,262 @@
+"""The parent's handle on an engine process: same methods, and a death is an error, not a hang."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+import tempfile
+import threading
+import time
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from typing import Protocol, cast
+
+from dataflow.calls import GenerateOptions, LogprobOptions, TrainOptions
+from dataflow.samples import Prompt, Sample
+from plexrl.core.layout import StateLayout
+from plexrl.engines.child_environment import child_command, child_environment
+from plexrl.engines.frames import ArenaName, Reply, Request, dumps, receive, send, send_fd
+from plexrl.engines.protocol import DrawKey, ModelSource, TrainBatch
+from plexrl.errors import EngineError
+
+_LOG_TAIL_BYTES = 4000
+"""How much of the child's last output an error quotes."""
+
+_EXIT_WAIT_S = 5.0
+"""How long a child that closed its socket may take to end before it is killed."""
+
+
+class SharedArena(Protocol):
+    """Memory that another process can map."""
+
+    @property
+    def id(self) -> str:
+        """Unique among the arenas of this process."""
+        ...
+
+    @property
+    def fd(self) -> int:
+        """File descriptor of the memory."""
+        ...
+
+    @property
+    def nbytes(self) -> int:
+        """Size in bytes."""
+        ...
+
+
+class EngineProcess:
+    """A torch engine in a child process of its own.
+
+    Calls come from any thread, one runs at a time. `close` may be called while one runs: that
+    call then raises.
+
+    Parameters
+    ----------
+    source
+        The network the child holds.
+    start_timeout_s
+        Seconds until the child must answer for the first time (it imports torch).
+    call_timeout_s
+        Seconds any one call may take; then the child is killed.
+    env
+        Environment variables on top of this process's own.
+
+    Raises
+    ------
+    ModelFolderError
+        The folder holds no usable model.
+    EngineError
+        The child did not come up in time, or died on the way.
+    """
+
+    def __init__(
+        self,
+        source: ModelSource,
+        *,
+        start_timeout_s: float = 120.0,
+        call_timeout_s: float = 3600.0,
+        env: Mapping[str, str] | None = None,
+    ) -> None:
+        self.source = source
+        self._call_timeout_s = call_timeout_s
+        self._lock = threading.Lock()
+        self._attached: set[str] = set()
+        self._is_closed = False
+        self._log = tempfile.TemporaryFile()  # noqa: SIM115 (closed by `close`)
+        self._sock, child_end = socket.socketpair()
+        try:
+            self._process = _start(child_end, self._log.fileno(), env)
+        finally:
+            child_end.close()
+        try:
+            self._exchange(dumps(source), start_timeout_s, "start")
+            self._layout = cast("StateLayout", self._call("layout"))
+        except BaseException:
+            self.close()
+            raise
+
+    @property
+    def pid(self) -> int:
+        """Process id of the child."""
+        return self._process.pid
+
+    @property
+    def is_alive(self) -> bool:
+        """Whether the child runs and this handle is open."""
+        return not self._is_closed and self._process.poll() is None
+
+    def layout(self) -> StateLayout:
+        """Layout of a state; known since the start, so it costs no call."""
+        return self._layout
+
+    def attach(self, arena: SharedArena) -> None:
+        """Map an arena in the child; every method that takes one does so at first use."""
+        with self._lock:
+            self._ensure_attached(arena)
+
+    def detach(self, arena_id: str) -> None:
+        """Unmap an arena in the child; one that was never mapped is left alone."""
+        with self._lock:
+            if arena_id in self._attached:
+                self._attached.discard(arena_id)
+                self._request("detach", arena_id)
+
+    def read_folder(self, folder: str, arena: SharedArena) -> None:
+        """Write version 0 (weights of the folder, fresh optimizer) into an arena."""
+        self._call_with_arena("read_folder", arena, folder)
+
+    def load(self, arena: SharedArena) -> None:
+        """Arena → device."""
+        self._call_with_arena("load", arena)
+
+    def store(self, arena: SharedArena) -> None:
+        """Device → arena."""
+        self._call_with_arena("store", arena)
+
+    def generate(
+        self, inputs: Sequence[Prompt] | Sequence[Sample], options: GenerateOptions, key: DrawKey
+    ) -> tuple[Sample, ...]:
+        """Sample completions of prompts, or one more turn of the active samples."""
+        return cast("tuple[Sample, ...]", self._call("generate", tuple(inputs), options, key))
+
+    def logprobs(
+        self, samples: Sequence[Sample], options: LogprobOptions
+    ) -> tuple[tuple[float, ...], ...]:
+        """Log-probabilities (nats) of all completion tokens, by the training forward."""
+        values = self._call("logprobs", tuple(samples), options)
+        return cast("tuple[tuple[float, ...], ...]", values)
+
+    def train(self, batch: TrainBatch, options: TrainOptions) -> Mapping[str, float]:
+        """Train in place; returns what was measured."""
+        return cast("Mapping[str, float]", self._call("train", batch, options))
+
+    def export(self, folder: str) -> None:
+        """Write the loaded weights as a Hugging Face folder."""
+        self._call("export", folder)
+
+    def weights_sha256(self) -> str:
+        """SHA-256 of the loaded weights: names and bytes, in layout order."""
+        return cast("str", self._call("weights_sha256"))
+
+    def close(self) -> None:
+        """End the child; any number of times, from any thread."""
+        self._is_closed = True
+        with suppress(OSError):
+            self._sock.shutdown(socket.SHUT_RDWR)
+        try:
+            self._process.wait(_EXIT_WAIT_S)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+        if self._lock.acquire(blocking=False):
+            # Otherwise a call is just failing on the dead socket, and still reads the log.
+            self._sock.close()
+            self._log.close()
+            self._lock.release()
+
+    def __enter__(self) -> EngineProcess:
+        return self
+
+    def __exit__(self, *_exc: object) -> None:
+        self.close()
+
+    def _call(self, method: str, *args: object) -> object:
+        with self._lock:
+            return self._request(method, *args)
+
+    def _call_with_arena(self, method: str, arena: SharedArena, *args: object) -> None:
+        with self._lock:
+            self._ensure_attached(arena)
+            self._request(method, *args, ArenaName(arena.id))
+
+    def _ensure_attached(self, arena: SharedArena) -> None:
+        if arena.id not in self._attached:
+            self._request("attach", arena.id, arena.nbytes, fd=arena.fd)
+            self._attached.add(arena.id)
+
+    def _request(self, method: str, *args: object, fd: int | None = None) -> object:
+        return self._exchange(dumps(Request(method, args)), self._call_timeout_s, method, fd)
+
+    def _exchange(self, data: bytes, timeout_s: float, what: str, fd: int | None = None) -> object:
+        if self._is_closed:
+            raise EngineError(f"engine of {self.source.folder!r} is closed; {what} came too late")
+        deadline_s = time.monotonic() + timeout_s
+        try:
+            send(self._sock, data, deadline_s)
+            if fd is not None:
+                send_fd(self._sock, fd)
+            reply = receive(self._sock, deadline_s)
+        except TimeoutError:
+            self._process.kill()
+            self._process.wait()
+            raise EngineError(
+                f"engine process {self.pid} of {self.source.folder!r} did not answer {what} "
+                f"within {timeout_s:g} s and was killed{self._log_tail()}"
+            ) from None
+        except (EOFError, OSError) as error:
+            raise EngineError(
+                f"engine process {self.pid} of {self.source.folder!r} died during {what} "
+                f"({self._exit_text()}){self._log_tail()}"
+            ) from error
+        assert isinstance(reply, Reply)
+        if reply.error is not None:
+            raise reply.error
+        if reply.traceback:
+            raise EngineError(
+                f"{what} failed in engine process {self.pid} of {self.source.folder!r}:\n"
+                f"{reply.traceback}"
+            )
+        return reply.value
+
+    def _exit_text(self) -> str:
+        try:
+            status = self._process.wait(_EXIT_WAIT_S)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            status = self._process.wait()
+        if status < 0:
+            return f"signal {signal.Signals(-status).name}"
+        return f"exit status {status}"
+
+    def _log_tail(self) -> str:
+        size = os.fstat(self._log.fileno()).st_size
+        start = max(0, size - _LOG_TAIL_BYTES)
+        tail = os.pread(self._log.fileno(), _LOG_TAIL_BYTES, start).decode(errors="replace")
+        return f"; its last output:\n{tail.strip()}" if tail.strip() else ""
+
+
+def _start(
+    child_end: socket.socket, log_fd: int, env: Mapping[str, str] | None
+) -> subprocess.Popen[bytes]:
+    fd = child_end.fileno()
+    return subprocess.Popen(
+        child_command("plexrl.engines.process", str(fd)),
+        pass_fds=(fd,),
+        stdin=subprocess.DEVNULL,
+        stdout=log_fd,
+        stderr=log_fd,
+        env=child_environment(env),
+    )

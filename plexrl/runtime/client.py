@@ -1,0 +1,297 @@
+"""What users hold: a cluster, and the runs of their jobs."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, cast
+
+import cloudpickle
+import dask
+from dask.delayed import delayed
+from distributed import Client
+
+from dataflow.annotations import ANNOTATION, annotation_of
+from dataflow.calls import Exported, ExportOptions, LLMCall, run_call
+from dataflow.checking import check_job
+from dataflow.errors import DataflowError
+from dataflow.inspect import draw
+from dataflow.jobs import JobSpec
+from dataflow.keys import node_key
+from dataflow.phases import Phase
+from plexrl.core.jobs import JobFacts, OpHint
+from plexrl.core.status import ClusterStatus, JobStatus
+from plexrl.engines.folders import check_folder, state_bytes
+from plexrl.errors import JobError, JobFailedError
+from plexrl.ids import check_job_name, new_run_id
+from plexrl.runtime import messages
+from plexrl.runtime.configuration import Settings, read
+from plexrl.runtime.driver import NO_ITERATION
+from plexrl.runtime.messages import Submission, Trace, pack
+from plexrl.runtime.plugin import PlexRLScheduler
+from plexrl.runtime.worker_plugin import PlexRLWorker
+
+POLL_S = 0.05
+"""Seconds between looks at a run that is waited for."""
+
+
+class Run:
+    """One submitted job."""
+
+    def __init__(self, cluster: Cluster, name: str, spec: JobSpec | None) -> None:
+        self._cluster = cluster
+        self.name = name
+        self._spec = spec
+
+    def __repr__(self) -> str:
+        status = self.status()
+        return f"<Run {self.name}: {status.state}, {status.iteration}/{status.iterations}>"
+
+    def status(self) -> JobStatus:
+        """The job as it stands."""
+        return next(job for job in self._cluster.status().jobs if job.name == self.name)
+
+    def wait(self, timeout_s: float | None = None) -> JobStatus:
+        """Wait until the job has ended, however it did.
+
+        Raises
+        ------
+        TimeoutError
+            It did not end in time; the message says what it waits for.
+        """
+        deadline = None if timeout_s is None else time.monotonic() + timeout_s
+        while True:
+            status = self.status()
+            if status.state.is_terminal:
+                return status
+            if deadline is not None and time.monotonic() > deadline:
+                raise TimeoutError(
+                    f"job {self.name!r} is at iteration {status.iteration} of {status.iterations} "
+                    f"after {timeout_s:g} s; it waits for {status.waits_for or status.phase}"
+                )
+            time.sleep(POLL_S)
+
+    def result(self, timeout_s: float | None = None) -> JobStatus:
+        """Wait until the job has finished.
+
+        Raises
+        ------
+        JobFailedError
+            It failed or was cancelled.
+        """
+        status = self.wait(timeout_s)
+        if status.state != "finished":
+            raise JobFailedError(
+                f"job {self.name!r} {status.state} after {status.iteration} of "
+                f"{status.iterations} iterations: {status.error or 'somebody cancelled it'}"
+            )
+        return status
+
+    def metrics(self) -> list[dict[str, float]]:
+        """One row per committed iteration: when, how long, and what was measured."""
+        return [
+            {
+                "iteration": record.iteration,
+                "started_s": record.started_s,
+                "ended_s": record.ended_s,
+                "duration_s": record.ended_s - record.started_s,
+                **dict(record.metrics),
+            }
+            for record in self._cluster.trace().iterations
+            if record.job == self.name
+        ]
+
+    def export(self, folder: str | Path, model: str = "actor") -> str:
+        """Write the newest committed version as a Hugging Face folder.
+
+        Returns
+        -------
+        str
+            SHA-256 of the weights, over names and bytes.
+        """
+        token = self._cluster.tokens(self.name).get(model)
+        if token is None:
+            raise JobError(
+                f"job {self.name!r} has no committed version of a model {model!r} yet; wait for "
+                "its first iteration, or name one of its trained models"
+            )
+        call = LLMCall(
+            job=self.name,
+            model=model,
+            function=Phase.SYNC,
+            iteration=NO_ITERATION,
+            turn=1,
+            version=token.version,
+            seed=0,
+            options=ExportOptions(str(Path(folder).absolute())),
+        )
+        key = node_key("export", job=self.name, iteration=0, model=model, run=new_run_id())
+        with dask.annotate(**{ANNOTATION: annotation_of(call)}):
+            node = delayed(run_call, pure=False)(call, token, dask_key_name=key)
+        exported: Exported = self._cluster.client.compute(node, optimize_graph=False).result()
+        return exported.weights_sha256
+
+    def cancel(self) -> None:
+        """End the job; what it committed stays."""
+        self._cluster.call(messages.CANCEL, job=self.name)
+
+    def graph(self, path: str | Path | None = None) -> str:
+        """Draw the graph of an iteration.
+
+        Parameters
+        ----------
+        path
+            File to write; by default nothing is written.
+
+        Returns
+        -------
+        str
+            The drawing, as text.
+        """
+        if self._spec is None:
+            raise JobError(
+                f"job {self.name!r} was submitted by another client; draw it where its spec is"
+            )
+        return draw(self._spec, path)
+
+
+class Cluster:
+    """A Dask cluster on which PlexRL runs.
+
+    Parameters
+    ----------
+    client
+        Client of a Dask cluster whose workers for groups announce ``llm:<group>``.
+    settings
+        Configuration; by default what Dask's configuration says.
+    """
+
+    def __init__(self, client: Client, settings: Settings | None = None) -> None:
+        self.client = client
+        self.settings = settings or read()
+        self._specs: dict[str, JobSpec] = {}
+        state = self.settings.state
+        client.register_plugin(
+            PlexRLScheduler(self.settings.planning, state.host_budget_bytes, new_run_id())
+        )
+        client.register_plugin(PlexRLWorker(state, self.settings.engines))
+
+    def submit(self, job: JobSpec, *, resume: bool = False) -> Run:
+        """Start a job.
+
+        Parameters
+        ----------
+        job
+            The job.
+        resume
+            Go on from what the store holds of a job of this name; else finding any is an error.
+
+        Raises
+        ------
+        InputError
+            The job cannot run as it is described; nothing was started.
+        """
+        facts = job_facts(job)
+        submission = Submission(facts, cloudpickle.dumps(job), resume)
+        self.call(messages.SUBMIT, payload=pack(submission))
+        self._specs[job.name] = job
+        return Run(self, job.name, job)
+
+    def run(self, name: str) -> Run:
+        """The run of a job somebody submitted.
+
+        Raises
+        ------
+        JobError
+            Nobody did.
+        """
+        if name not in self.jobs():
+            raise JobError(
+                f"no job is called {name!r}; jobs here: {', '.join(self.jobs()) or 'none'}"
+            )
+        return Run(self, name, self._specs.get(name))
+
+    def jobs(self) -> list[str]:
+        """Names of all jobs, in order of arrival."""
+        return [job.name for job in self.status().jobs]
+
+    def status(self) -> ClusterStatus:
+        """The cluster as it stands."""
+        return cast("ClusterStatus", self.call(messages.STATUS))
+
+    def trace(self) -> Trace:
+        """The execution log so far."""
+        return cast("Trace", self.call(messages.TRACE))
+
+    def plan(self) -> dict[str, Any]:
+        """The plan in force and the history of solves, as JSON types."""
+        return dict(cast("Mapping[str, Any]", self.call(messages.PLAN)))
+
+    def tokens(self, job: str) -> Mapping[str, Any]:
+        """Model → newest committed version token of a job."""
+        return cast("Mapping[str, Any]", self.call(messages.TOKENS, job=job))
+
+    def call(self, handler: str, **kwargs: object) -> object:
+        """Call a handler of the scheduler plugin."""
+        return self.client.sync(_call, self.client, handler, kwargs)
+
+    def close(self) -> None:
+        """Let go of the cluster; jobs go on."""
+        with suppress(OSError):
+            self.client.close()
+
+    def __enter__(self) -> Cluster:
+        return self
+
+    def __exit__(self, *_exc: object) -> None:
+        self.close()
+
+
+def attach(client: Client) -> Cluster:
+    """Run PlexRL on a Dask cluster that is already there.
+
+    Parameters
+    ----------
+    client
+        A client of it. The worker of each group announces the resource ``llm:<group>``
+        (``dask worker … --resources "llm:group-0=1" --nthreads 1 --memory-limit 0``); rewards,
+        tools and drivers run on the workers that do not.
+    """
+    return Cluster(client)
+
+
+async def _call(client: Client, handler: str, kwargs: dict[str, object]) -> object:
+    return await getattr(client.scheduler, handler)(**kwargs)
+
+
+def job_facts(job: JobSpec) -> JobFacts:
+    """Check a job and find out what the cluster must know of it.
+
+    Raises
+    ------
+    InputError
+        The job or one of its model folders is wrong.
+    """
+    check_job_name(job.name)
+    memory_bytes = 0
+    for model in job.models.values():
+        check_folder(model.folder)
+        # A train function commits beside the version it started from.
+        num_copies = 2 if model.is_trainable else 1
+        memory_bytes += num_copies * state_bytes(model.folder, model.is_trainable)
+    try:
+        ops = check_job(job)
+    except DataflowError as error:
+        raise JobError(f"{error}") from error
+    return JobFacts(
+        name=job.name,
+        ops=tuple(OpHint(op.op, op.hint_s, op.wait_hint_s) for op in ops),
+        memory_bytes=memory_bytes,
+        iterations=job.iterations,
+        slowdown_limit=job.slowdown_limit,
+        weight=job.weight,
+        models=tuple(job.models),
+        description=job.description,
+    )

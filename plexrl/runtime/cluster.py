@@ -1,0 +1,161 @@
+"""A cluster on this machine: one worker per group, workers for everything else, one scheduler."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import dask.config
+from distributed import Client, Nanny, Scheduler, SpecCluster
+
+from plexrl.planning.config import PlanningConfig
+from plexrl.runtime.client import Cluster
+from plexrl.runtime.configuration import Settings, read
+from plexrl.runtime.gate import RESOURCE_PREFIX
+
+CLOSE_TIMEOUT_S = 30.0
+"""Seconds the workers may take to write what is committed and to end their engines."""
+
+DASK_SETTINGS: Mapping[str, Any] = {
+    # The default of 64 KiB makes every large read give its memory back and fault it in again.
+    "distributed.nanny.pre-spawn-environ.MALLOC_TRIM_THRESHOLD_": 1 << 30,
+    # A restart would take the state of all jobs with it.
+    "distributed.scheduler.blocked-handlers": ["restart", "restart_workers"],
+    "distributed.scheduler.work-stealing": False,
+    "distributed.comm.timeouts.connect": "30s",
+}
+"""What PlexRL sets in Dask's configuration for clusters it starts itself."""
+
+
+class LocalCluster(Cluster):
+    """Groups on this machine.
+
+    Parameters
+    ----------
+    groups
+        Number of groups; each is one worker process with its engines in child processes.
+    cpu_workers
+        Workers for rewards, tools and drivers.
+    store
+        Folder of the Zarr store.
+    host_budget_bytes
+        Host memory for states, per group.
+    device_budget_bytes
+        Device memory for states, per group.
+    planning
+        Settings of the planning loop.
+    dashboard_address
+        Where Dask's dashboard listens; None starts none.
+
+    What is None is taken from Dask's configuration (`plexrl.yaml`).
+
+    Examples
+    --------
+    >>> with plexrl.LocalCluster(groups=1) as cluster:    # doctest: +SKIP
+    ...     run = cluster.submit(plexrl.grpo(model=folder, task="copy", iterations=40))
+    ...     run.result()
+    """
+
+    def __init__(
+        self,
+        groups: int | None = None,
+        *,
+        cpu_workers: int | None = None,
+        store: str | Path | None = None,
+        host_budget_bytes: int | None = None,
+        device_budget_bytes: int | None = None,
+        planning: PlanningConfig | None = None,
+        dashboard_address: str | None = "127.0.0.1:0",
+    ) -> None:
+        settings = _settings(
+            groups, cpu_workers, store, host_budget_bytes, device_budget_bytes, planning
+        )
+        with dask.config.set(DASK_SETTINGS):
+            self._dask = SpecCluster(
+                workers=_worker_specs(settings),
+                scheduler={
+                    "cls": Scheduler,
+                    "options": {
+                        "host": "127.0.0.1",
+                        "dashboard": dashboard_address is not None,
+                        "dashboard_address": dashboard_address or ":0",
+                        "worker_ttl": settings.cluster.worker_ttl_s,
+                    },
+                },
+                silence_logs=logging.ERROR,
+                name="plexrl",
+            )
+        try:
+            client = Client(self._dask, set_as_default=False, name="plexrl")
+            super().__init__(client, settings)
+        except BaseException:
+            self._dask.close(timeout=CLOSE_TIMEOUT_S)
+            raise
+
+    @property
+    def dashboard_link(self) -> str:
+        """Address of Dask's dashboard; empty if there is none."""
+        return str(self._dask.dashboard_link or "")
+
+    def close(self) -> None:
+        """End jobs and processes; what was committed stays in the store."""
+        with suppress(OSError, TimeoutError):
+            super().close()
+        self._dask.close(timeout=CLOSE_TIMEOUT_S)
+
+
+def _worker_specs(settings: Settings) -> dict[str, dict[str, Any]]:
+    common = {
+        # Our own budget rules: Dask counts unmanaged memory and would pause or kill the worker.
+        "memory_limit": 0,
+        "silence_logs": logging.ERROR,
+        "dashboard": False,
+        "host": "127.0.0.1",
+    }
+    specs: dict[str, dict[str, Any]] = {}
+    for index in range(settings.cluster.groups):
+        group = f"group-{index}"
+        specs[group] = {
+            "cls": Nanny,
+            "options": {**common, "nthreads": 1, "resources": {RESOURCE_PREFIX + group: 1}},
+        }
+    for index in range(settings.cluster.cpu_workers):
+        specs[f"cpu-{index}"] = {
+            "cls": Nanny,
+            "options": {**common, "nthreads": settings.cluster.cpu_threads},
+        }
+    return specs
+
+
+def _settings(
+    groups: int | None,
+    cpu_workers: int | None,
+    store: str | Path | None,
+    host_budget_bytes: int | None,
+    device_budget_bytes: int | None,
+    planning: PlanningConfig | None,
+) -> Settings:
+    settings = read()
+    cluster = {"groups": groups, "cpu_workers": cpu_workers}
+    state = {
+        "store": None if store is None else str(store),
+        "host_budget_bytes": host_budget_bytes,
+        "device_budget_bytes": device_budget_bytes,
+    }
+    settings = replace(
+        settings,
+        cluster=replace(settings.cluster, **_given(cluster)),
+        state=replace(settings.state, **_given(state)),
+        planning=planning or settings.planning,
+    )
+    # Workers may run in other folders.
+    absolute = str(Path(settings.state.store).absolute())
+    return replace(settings, state=replace(settings.state, store=absolute))
+
+
+def _given(values: Mapping[str, object]) -> dict[str, Any]:
+    return {name: value for name, value in values.items() if value is not None}

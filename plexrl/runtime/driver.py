@@ -1,0 +1,305 @@
+"""The driver of a job: builds its iterations, watches them, rolls back and goes on.
+
+An asyncio task in a worker without a group. It submits one iteration ahead: the graph of
+iteration *t*+1 depends on the future of *t*'s train function, so that its rollout is held at
+the scheduler, and ready, the moment the new version exists.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import cloudpickle
+import dask
+from dask.delayed import Delayed, delayed
+from distributed import Client, Future
+from distributed.client import FutureCancelledError
+from distributed.comm import CommClosedError
+from distributed.scheduler import KilledWorker
+
+from dataflow.annotations import ANNOTATION, annotation_of
+from dataflow.calls import Attached, AttachOptions, LLMCall, Trained, run_call
+from dataflow.iteration import Iteration, build_iteration
+from dataflow.jobs import JobSpec
+from dataflow.keys import node_key
+from dataflow.phases import Phase
+from dataflow.stepping import Compute, PipelineRun
+from plexrl.clock import Clock
+from plexrl.errors import JobError, PlexRLError
+from plexrl.runtime.messages import (
+    Drive,
+    DriverEnded,
+    DriverEvent,
+    DriverStarted,
+    IterationCommitted,
+)
+from solver.trace import IterationRecord
+
+logger = logging.getLogger("plexrl.driver")
+
+AHEAD = 1
+"""Iterations submitted beyond the one that runs: one hides the time of building and submitting
+a graph; more would only hold more samples."""
+
+MAX_ATTEMPTS_WITHOUT_PROGRESS = 4
+"""Rollbacks in a row without a committed iteration after which a job is given up."""
+
+RETRY_PAUSE_S = 0.5
+"""Pause before a rollback is retried, times the number of attempts: a worker needs about a second
+to come back."""
+
+NO_ITERATION = -1
+"""Iteration of calls outside any iteration: opening a model, exporting it."""
+
+
+@dataclass(slots=True)
+class Position:
+    """Where a job stands: what the next iteration is built from."""
+
+    index: int
+    """Next iteration."""
+    cursor: int
+    """Prompts consumed before it."""
+    tokens: dict[str, Any]
+    """Model → newest version token, or the future of the train function that makes it."""
+    versions: dict[str, int]
+
+
+@dataclass(slots=True)
+class InFlight:
+    """One iteration that was submitted."""
+
+    index: int
+    futures: list[Future]
+    """Everything computed for it; held until it has committed."""
+    trained: dict[str, Future]
+    """Model → future of its train function."""
+    others: list[Future] = field(default_factory=list)
+    """Terminal nodes that are no train function."""
+
+
+class JobDriver:
+    """Drives one job to its end.
+
+    Parameters
+    ----------
+    drive
+        The job.
+    client
+        Asynchronous client in the worker the driver lives in.
+    send
+        Tells the scheduler what happened.
+    clock
+        System clock.
+    """
+
+    def __init__(
+        self, drive: Drive, client: Client, send: Callable[[DriverEvent], None], clock: Clock
+    ) -> None:
+        self.job = drive.name
+        self._drive = drive
+        self._client = client
+        self._send = send
+        self._clock = clock
+        self._attempt = 0
+        self._num_committed = 0
+
+    async def run(self) -> None:
+        """Run the job until it has finished or failed; says so either way."""
+        error = ""
+        try:
+            spec: JobSpec = cloudpickle.loads(self._drive.spec)
+            await self._run_with_rollbacks(spec)
+        except asyncio.CancelledError:
+            raise
+        except Exception as failure:
+            logger.exception("job %s failed", self.job)
+            error = f"{type(failure).__name__}: {failure}"
+        self._send(DriverEnded(self.job, self._clock(), error))
+
+    async def _run_with_rollbacks(self, spec: JobSpec) -> None:
+        stalled = 0
+        while True:
+            committed_before = self._num_committed
+            try:
+                position = await self._attach(spec)
+                self._send(DriverStarted(self.job, self._clock()))
+                await self._iterate(spec, position)
+            except Exception as failure:
+                cause = _root(failure)
+                stalled = 0 if self._num_committed > committed_before else stalled + 1
+                if not is_recoverable(cause) or stalled >= MAX_ATTEMPTS_WITHOUT_PROGRESS:
+                    raise cause from failure
+                logger.warning("job %s goes back to its last version: %s", self.job, cause)
+                self._attempt += 1
+                await asyncio.sleep(RETRY_PAUSE_S * max(1, stalled))
+            else:
+                return
+
+    async def _attach(self, spec: JobSpec) -> Position:
+        """Open the models on the job's group and find where to go on."""
+        nodes = {name: self._attach_node(spec, name) for name in spec.models}
+        futures = self._client.compute(list(nodes.values()), optimize_graph=False)
+        results: list[Attached] = await self._client.gather(futures)
+        attached = dict(zip(nodes, results, strict=True))
+        trainable = [attached[n] for n, model in spec.models.items() if model.is_trainable]
+        first = min(trainable, key=lambda a: a.iteration)
+        if first.iteration and not self._drive.is_resumed and not self._num_committed:
+            raise JobError(
+                f"the store already holds job {self.job!r} up to iteration {first.iteration}; "
+                "submit it with resume=True (plexrl run --resume) to go on there, or choose "
+                "another name or store"
+            )
+        return Position(
+            index=first.iteration,
+            cursor=first.data_cursor,
+            tokens={name: a.token for name, a in attached.items()},
+            versions={name: a.token.version for name, a in attached.items()},
+        )
+
+    def _attach_node(self, spec: JobSpec, name: str) -> Delayed:
+        model = spec.models[name]
+        num_trainable = sum(m.is_trainable for m in spec.models.values())
+        call = LLMCall(
+            job=self.job,
+            model=name,
+            function=Phase.SYNC,
+            iteration=NO_ITERATION,
+            turn=0,
+            version=0,
+            seed=spec.seed,
+            options=AttachOptions(
+                model.folder,
+                model.is_trainable,
+                spec.commit.every_iterations,
+                # A crash between the commits of two models replays the iteration, which asks
+                # for the version before the one that did commit.
+                num_versions=1 + spec.staleness + (1 if num_trainable > 1 else 0),
+            ),
+            attempt=self._attempt,
+        )
+        key = node_key(
+            "attach", job=self.job, iteration=0, attempt=self._attempt, model=name, run=self._run
+        )
+        with dask.annotate(**{ANNOTATION: annotation_of(call)}):
+            return delayed(run_call, pure=False)(call, None, dask_key_name=key)
+
+    @property
+    def _run(self) -> str:
+        return self._drive.run
+
+    async def _iterate(self, spec: JobSpec, position: Position) -> None:
+        """Submit iterations ahead of the one that runs, and commit them in order."""
+        queue: asyncio.Queue[InFlight] = asyncio.Queue(maxsize=AHEAD)
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(self._submit_all(spec, position, queue))
+            tasks.create_task(self._commit_all(spec, position.index, queue))
+
+    async def _submit_all(
+        self, spec: JobSpec, position: Position, queue: asyncio.Queue[InFlight]
+    ) -> None:
+        history = [(dict(position.tokens), dict(position.versions))]
+        while position.index < spec.iterations:
+            # Rollouts of iteration t use version max(0, t - staleness); after a resume, the
+            # oldest version that is still there.
+            stale_tokens, stale_versions = history[max(0, len(history) - 1 - spec.staleness)]
+            iteration = build_iteration(
+                spec,
+                position.index,
+                cursor=position.cursor,
+                tokens=position.tokens,
+                versions=position.versions,
+                rollout_tokens=stale_tokens,
+                rollout_versions=stale_versions,
+                attempt=self._attempt,
+                run=self._run,
+            )
+            in_flight = await self._submit(spec, iteration)
+            await queue.put(in_flight)
+            position.index += 1
+            position.cursor = iteration.cursor_after
+            for name, future in in_flight.trained.items():
+                position.tokens[name] = future
+                position.versions[name] += 1
+            history.append((dict(position.tokens), dict(position.versions)))
+            del history[: -1 - spec.staleness]
+
+    async def _submit(self, spec: JobSpec, iteration: Iteration) -> InFlight:
+        """Build an iteration's graph and hand it to the scheduler.
+
+        A pipeline that asks for intermediate values gets them; whatever was computed for it is
+        held, so that what follows finds it by its key.
+        """
+        run = PipelineRun(spec, iteration)
+        held: list[Future] = []
+        step = run.start()
+        while isinstance(step, Compute):
+            graph = step.node.__dask_graph__()
+            held += self._client.compute(
+                [Delayed(key, graph) for key in graph], optimize_graph=False
+            )
+            step = run.send(await self._client.compute(step.node, optimize_graph=False))
+        trained = dict(iteration.trained)
+        others = [
+            node for node in step.outputs if node.key not in {n.key for n in trained.values()}
+        ]
+        futures = self._client.compute([*trained.values(), *others], optimize_graph=False)
+        return InFlight(
+            iteration.index,
+            [*held, *futures],
+            dict(zip(trained, futures, strict=False)),
+            futures[len(trained) :],
+        )
+
+    async def _commit_all(self, spec: JobSpec, first: int, queue: asyncio.Queue[InFlight]) -> None:
+        started_s = self._clock()
+        for _ in range(first, spec.iterations):
+            in_flight = await queue.get()
+            results: list[Trained] = await self._client.gather(list(in_flight.trained.values()))
+            await self._client.gather(in_flight.others)
+            ended_s = self._clock()
+            self._send(
+                IterationCommitted(
+                    IterationRecord(
+                        self.job,
+                        in_flight.index,
+                        started_s,
+                        ended_s,
+                        _metrics(dict(zip(in_flight.trained, results, strict=True))),
+                    ),
+                    tuple(
+                        (name, r.token) for name, r in zip(in_flight.trained, results, strict=True)
+                    ),
+                )
+            )
+            self._num_committed += 1
+            started_s = ended_s
+
+
+def is_recoverable(error: BaseException) -> bool:
+    """Whether going back to the last committed version and trying again can help."""
+    if isinstance(error, PlexRLError):
+        return error.is_recoverable
+    return isinstance(error, (KilledWorker, FutureCancelledError, CommClosedError))
+
+
+def _root(error: BaseException) -> BaseException:
+    """First error inside groups of errors."""
+    while isinstance(error, BaseExceptionGroup):
+        error = error.exceptions[0]
+    return error
+
+
+def _metrics(results: Mapping[str, Trained]) -> tuple[tuple[str, float], ...]:
+    """Metrics of all train functions; of more than one model they carry the model's name."""
+    if len(results) == 1:
+        return next(iter(results.values())).metrics
+    return tuple(
+        (name if name == "reward_mean" else f"{model}/{name}", value)
+        for model, trained in results.items()
+        for name, value in trained.metrics
+    )

@@ -1,0 +1,115 @@
+"""Holds LLM tasks back on the Dask scheduler and admits them: the mechanics, no decisions.
+
+A held task carries a worker restriction that no worker meets, so once its inputs are there
+it waits in ``no-worker``: it costs no thread and can be cancelled. To admit it, the
+restriction is set to the address of its group's worker. The worker's own resource
+``llm:<group>`` keeps the group exclusive while the next task is already admitted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from distributed.protocol.pickle import dumps
+
+NOWHERE = "held://plexrl"
+"""Address of no worker."""
+
+RESOURCE_PREFIX = "llm:"
+"""A worker that announces the resource ``llm:<group>`` is the worker of that group."""
+
+
+def group_of(resources: Mapping[str, float]) -> str | None:
+    """Name of the group a worker owns, by its resources; None for ordinary workers."""
+    for name in resources:
+        if name.startswith(RESOURCE_PREFIX):
+            return name.removeprefix(RESOURCE_PREFIX)
+    return None
+
+
+class Gate:
+    """What the plugin does to tasks of the scheduler it lives in."""
+
+    def __init__(self, scheduler: Any) -> None:
+        self._scheduler = scheduler
+        self._num_stimuli = 0
+        # One set shared by all ordinary tasks: a worker that comes or goes changes it for all
+        # of them at once, whatever their number.
+        self._ordinary_workers: set[str] = set()
+
+    def add_ordinary_worker(self, address: str) -> None:
+        """Let ordinary tasks run on this worker."""
+        self._ordinary_workers.add(address)
+
+    def remove_worker(self, address: str) -> None:
+        """Forget a worker."""
+        self._ordinary_workers.discard(address)
+
+    def ordinary_workers(self) -> tuple[str, ...]:
+        """Addresses of the workers without a group, sorted."""
+        return tuple(sorted(self._ordinary_workers))
+
+    def hold(self, key: Any, group: str) -> None:
+        """Keep an LLM task from running until `admit`."""
+        task = self._scheduler.tasks[key]
+        task.worker_restrictions = {NOWHERE}
+        task.resource_restrictions = {RESOURCE_PREFIX + group: 1}
+        task.loose_restrictions = False
+
+    def keep_off_groups(self, keys: Iterable[Any]) -> None:
+        """Let ordinary tasks run anywhere but on the workers of groups."""
+        tasks = self._scheduler.tasks
+        for key in keys:
+            task = tasks[key]
+            if not (
+                task.worker_restrictions or task.host_restrictions or task.resource_restrictions
+            ):
+                task.worker_restrictions = self._ordinary_workers
+
+    def admit(self, key: Any, address: str) -> bool:
+        """Send a held task to a worker.
+
+        Returns
+        -------
+        bool
+            Whether it is now processing there; False when the worker cannot take tasks at
+            this moment, in which case the task stays held.
+        """
+        task = self._scheduler.tasks.get(key)
+        if task is None or task.state != "no-worker":
+            return False
+        task.worker_restrictions = {address}
+        self._scheduler.transitions({key: "processing"}, self._stimulus("admit"))
+        if task.state == "no-worker":
+            task.worker_restrictions = {NOWHERE}
+            return False
+        return True
+
+    def hold_again(self, key: Any) -> None:
+        """Restore the hold of a task that left its worker, so that a re-run passes the gate."""
+        task = self._scheduler.tasks.get(key)
+        if task is not None:
+            task.worker_restrictions = {NOWHERE}
+
+    def fail(self, key: Any, error: Exception) -> None:
+        """End a held task with an error, and with it what depends on it."""
+        stimulus = self._stimulus("fail")
+        recommendations = self._scheduler.transition(
+            key,
+            "erred",
+            exception=dumps(error),
+            exception_text=str(error),
+            cause=key,
+            stimulus_id=stimulus,
+        )
+        self._scheduler.transitions(recommendations, stimulus)
+
+    def state(self, key: Any) -> str | None:
+        """Dask's state of a task; None if the scheduler does not know it."""
+        task = self._scheduler.tasks.get(key)
+        return None if task is None else str(task.state)
+
+    def _stimulus(self, what: str) -> str:
+        self._num_stimuli += 1
+        return f"plexrl-{what}-{self._num_stimuli}"

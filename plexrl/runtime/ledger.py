@@ -1,0 +1,124 @@
+"""The execution log while it is being written: one entry per LLM function, from known to ended."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from plexrl.services.reports import LeaseEnded
+from solver.trace import LeaseRecord, Outcome
+
+
+@dataclass(frozen=True, slots=True)
+class FunctionEntry:
+    """One LLM function the scheduler knows."""
+
+    id: str
+    job: str
+    model: str
+    op: str
+    iteration: int
+    version: int
+    hint_s: float | None
+    group: str = ""
+    """Group it was admitted to; empty before."""
+    ready_s: float | None = None
+    """When its inputs were there; seconds of the system clock, as all times here."""
+    started_s: float | None = None
+
+
+class Ledger:
+    """Live functions and finished leases."""
+
+    def __init__(self, epoch_s: float) -> None:
+        self._epoch_s = epoch_s
+        self._live: dict[str, FunctionEntry] = {}
+        self._leases: list[LeaseRecord] = []
+
+    def __contains__(self, function_id: str) -> bool:
+        return function_id in self._live
+
+    def __getitem__(self, function_id: str) -> FunctionEntry:
+        return self._live[function_id]
+
+    def know(self, entry: FunctionEntry) -> None:
+        """Add a function that entered the scheduler."""
+        self._live[entry.id] = entry
+
+    def ready(self, function_id: str, at_s: float) -> None:
+        """Note that its inputs are there."""
+        self._live[function_id] = replace(self._live[function_id], ready_s=at_s, started_s=None)
+
+    def admitted(self, function_id: str, group: str) -> None:
+        """Note where it was sent."""
+        self._live[function_id] = replace(self._live[function_id], group=group)
+
+    def started(self, function_id: str, at_s: float) -> None:
+        """Note that its lease began."""
+        self._live[function_id] = replace(self._live[function_id], started_s=at_s)
+
+    def ended(self, report: LeaseEnded) -> LeaseRecord | None:
+        """Turn a report into a record; None for a function nobody knows any more."""
+        entry = self._live.get(report.id)
+        if entry is None:
+            return None
+        record = self._record(
+            entry,
+            report.group,
+            report.started_s,
+            report.ended_s,
+            (report.swap_s, str(report.swap_source), report.swap_bytes),
+            report.outcome,
+        )
+        self._leases.append(record)
+        return record
+
+    def lost(self, group: str, at_s: float) -> None:
+        """Close the leases that ran on a group that is gone."""
+        for entry in [e for e in self._live.values() if e.group == group]:
+            if entry.started_s is not None:
+                self._leases.append(
+                    self._record(
+                        entry, group, entry.started_s, at_s, (0.0, "device", 0), Outcome.LOST
+                    )
+                )
+            self._live[entry.id] = replace(entry, group="", ready_s=None, started_s=None)
+
+    def forget(self, function_id: str) -> None:
+        """Drop a function that left the scheduler."""
+        self._live.pop(function_id, None)
+
+    def of_job(self, job: str) -> tuple[FunctionEntry, ...]:
+        """Live functions of a job."""
+        return tuple(entry for entry in self._live.values() if entry.job == job)
+
+    def leases(self) -> tuple[LeaseRecord, ...]:
+        """Finished leases, in order of their end."""
+        return tuple(self._leases)
+
+    def _record(
+        self,
+        entry: FunctionEntry,
+        group: str,
+        started_s: float,
+        ended_s: float,
+        swap: tuple[float, str, int],
+        outcome: Outcome,
+    ) -> LeaseRecord:
+        epoch = self._epoch_s
+        ready_s = started_s if entry.ready_s is None else entry.ready_s
+        return LeaseRecord(
+            id=entry.id,
+            job=entry.job,
+            model=entry.model,
+            op=entry.op,
+            iteration=entry.iteration,
+            version=entry.version,
+            group=group,
+            ready_s=ready_s - epoch,
+            started_s=started_s - epoch,
+            ended_s=ended_s - epoch,
+            swap_s=swap[0],
+            swap_source=swap[1],
+            swap_bytes=swap[2],
+            outcome=outcome,
+        )

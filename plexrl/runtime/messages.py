@@ -1,0 +1,122 @@
+"""Names and payloads of what travels between client, scheduler, drivers and services.
+
+Payloads are frozen values, pickled by us: Dask's streams carry plain types only.
+"""
+
+from __future__ import annotations
+
+import pickle
+from dataclasses import dataclass
+from typing import Any
+
+from plexrl.core.jobs import JobFacts
+from solver.trace import IterationRecord, LeaseRecord
+
+SUBMIT = "plexrl_submit"
+"""Client → scheduler: place a job and start its driver."""
+CANCEL = "plexrl_cancel"
+"""Client → scheduler: end a job."""
+STATUS = "plexrl_status"
+"""Client → scheduler: a `plexrl.core.status.ClusterStatus`."""
+TRACE = "plexrl_trace"
+"""Client → scheduler: a `Trace`."""
+PLAN = "plexrl_plan"
+"""Client → scheduler: the plan in force, as JSON types."""
+TOKENS = "plexrl_tokens"
+"""Client → scheduler: newest committed version tokens of a job."""
+
+REPORT = "plexrl-report"
+"""Service → scheduler: a `plexrl.services.reports.Report`."""
+DRIVER = "plexrl-driver"
+"""Driver → scheduler: a `DriverEvent`."""
+DRIVE = "plexrl-drive"
+"""Scheduler → worker: start a driver for a `Drive`."""
+STOP = "plexrl-stop"
+"""Scheduler → worker: end the driver of a job."""
+UPCOMING = "plexrl-upcoming"
+"""Scheduler → service: `Upcoming`."""
+FORGET = "plexrl-forget"
+"""Scheduler → service: let go of a job."""
+
+
+@dataclass(frozen=True, slots=True)
+class Submission:
+    """A job as the client hands it in."""
+
+    facts: JobFacts
+    spec: bytes
+    """The `dataflow.jobs.JobSpec`, by cloudpickle: only its driver unpacks it."""
+    is_resumed: bool = False
+    """Whether to go on from what the store holds of this job."""
+
+
+@dataclass(frozen=True, slots=True)
+class Drive:
+    """What a worker needs to drive a job."""
+
+    name: str
+    spec: bytes
+    run: str
+    """Tells runs of one job name apart in node keys."""
+    is_resumed: bool = False
+    """Whether to go on from what the store holds of this job; else finding any is an error."""
+
+
+@dataclass(frozen=True, slots=True)
+class Upcoming:
+    """What a group is expected to serve next."""
+
+    prefetch: tuple[str, str] | None
+    """``(job, model)`` to bring to host memory now."""
+    order: tuple[tuple[str, str], ...]
+    """``(job, model)`` by expected next use, soonest first."""
+
+
+@dataclass(frozen=True, slots=True)
+class DriverStarted:
+    """The driver attached the job's models; iterations begin."""
+
+    job: str
+    at_s: float
+    """Seconds of the system clock."""
+
+
+@dataclass(frozen=True, slots=True)
+class IterationCommitted:
+    """An iteration and all versions it trained are committed."""
+
+    record: IterationRecord
+    """Times in seconds of the system clock."""
+    tokens: tuple[tuple[str, object], ...]
+    """Model → newest version token."""
+
+
+@dataclass(frozen=True, slots=True)
+class DriverEnded:
+    """The driver is done with its job."""
+
+    job: str
+    at_s: float
+    error: str
+    """Why it failed; empty if it finished."""
+
+
+DriverEvent = DriverStarted | IterationCommitted | DriverEnded
+
+
+@dataclass(frozen=True, slots=True)
+class Trace:
+    """The execution log so far; times in seconds since the cluster's clock began."""
+
+    leases: tuple[LeaseRecord, ...]
+    iterations: tuple[IterationRecord, ...]
+
+
+def pack(value: object) -> bytes:
+    """A payload as bytes."""
+    return pickle.dumps(value)
+
+
+def unpack(payload: bytes) -> Any:
+    """Inverse of `pack`; payloads come from processes of the same cluster."""
+    return pickle.loads(payload)  # noqa: S301

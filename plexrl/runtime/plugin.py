@@ -1,0 +1,405 @@
+"""The scheduler plugin: Dask's events to the coordinator, its instructions back to Dask.
+
+Dask swallows exceptions of plugins, so every hook is wrapped: an error is logged and counted
+(`plexrl.core.status.ClusterStatus.num_errors`), and a periodic pass picks up what was missed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import re
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import Any
+
+from distributed import Scheduler
+from distributed.diagnostics.plugin import SchedulerPlugin
+
+from dataflow.annotations import ANNOTATION, read_annotation
+from dataflow.errors import DataflowError
+from plexrl.clock import Clock, system_clock
+from plexrl.core.status import ClusterStatus, JobState
+from plexrl.errors import JobError
+from plexrl.planning.config import PlanningConfig
+from plexrl.planning.planner import GroupFacts, Planner, solve
+from plexrl.runtime import messages
+from plexrl.runtime.coordinator import Coordinator
+from plexrl.runtime.gate import Gate, group_of
+from plexrl.runtime.messages import Drive, Submission, Trace, Upcoming, pack, unpack
+from solver.dispatch.arbiter import Arbiter
+from solver.dispatch.events import TICKS_PER_S
+from solver.dispatch.instructions import Admit, Prefetch, WakeAt
+from solver.dispatch.rules import PlanOrderWithBackfill
+
+logger = logging.getLogger("plexrl.scheduler")
+
+PLUGIN_NAME = "plexrl"
+
+RECONCILE_S = 1.0
+"""Seconds between passes that pick up admitted tasks a worker could not take and drivers
+without a worker; both are rare and neither is urgent."""
+
+PLANNING_S = 0.1
+"""Seconds between looks whether a new plan is due."""
+
+NODE_KEY = re.compile(r"(?P<phase>[a-z_]+)-i\d+\.a\d+\.t\d+\.(?P<tail>.+)")
+"""Shape of `dataflow.keys.node_key`."""
+
+
+class PlexRLScheduler(SchedulerPlugin):
+    """Holds LLM functions back, grants their leases, places jobs and keeps their drivers alive.
+
+    Parameters
+    ----------
+    planning
+        Settings of the planning loop.
+    host_budget_bytes
+        Host memory a group has for states.
+    run
+        Id of this life of the cluster.
+    """
+
+    name = PLUGIN_NAME
+    idempotent = True
+
+    def __init__(
+        self,
+        planning: PlanningConfig,
+        host_budget_bytes: int,
+        run: str,
+        clock: Clock = system_clock,
+    ) -> None:
+        self._planning = planning
+        self._host_budget_bytes = host_budget_bytes
+        self._run = run
+        self._clock = clock
+        self._num_errors = 0
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._llm_keys: set[Any] = set()
+        self._denied: dict[Any, Exception] = {}
+        self._drives: dict[str, Drive] = {}
+        self._unserved: dict[Any, str] = {}
+        self._is_draining = False
+        self._num_drives = 0
+
+    async def start(self, scheduler: Scheduler) -> None:
+        """Take over: handlers, groups that are already there, the periodic passes."""
+        self._scheduler = scheduler
+        self._gate = Gate(scheduler)
+        self._coordinator = Coordinator(
+            Planner(self._planning),
+            Arbiter(
+                PlanOrderWithBackfill(slack=self._planning.slack, overdue=self._planning.overdue)
+            ),
+            self._clock(),
+        )
+        scheduler.handlers |= {
+            messages.SUBMIT: self.submit,
+            messages.CANCEL: self.cancel,
+            messages.STATUS: self.status,
+            messages.TRACE: self.trace,
+            messages.PLAN: self.plan,
+            messages.TOKENS: self.tokens,
+        }
+        scheduler.stream_handlers |= {
+            messages.REPORT: self.handle_report,
+            messages.DRIVER: self.handle_driver,
+        }
+        for address in scheduler.workers:
+            self.add_worker(scheduler, address)
+        for loop in (self._reconcile, self._plan):
+            task = asyncio.create_task(loop())
+            self._tasks.add(task)
+
+    async def before_close(self) -> None:
+        """Stop the periodic passes."""
+        for task in self._tasks:
+            task.cancel()
+
+    def add_worker(self, scheduler: Scheduler, worker: str) -> None:
+        """Note a worker: the one of a group, or an ordinary one."""
+        with self._guarded("add_worker"):
+            resources = scheduler.workers[worker].resources
+            group = group_of(resources)
+            if group is None:
+                self._gate.add_ordinary_worker(worker)
+                self._place_drivers()
+                return
+            # Host memory bounds what is resident at once, not who may share the group: states
+            # beyond the budget wait in the store.
+            max_jobs = self._planning.max_jobs
+            facts = GroupFacts(group, self._host_budget_bytes * max_jobs, max_jobs)
+            self._coordinator.group_up(facts, worker, self._host_budget_bytes, self._clock())
+            self._drain_soon()
+
+    def remove_worker(
+        self, scheduler: Scheduler, worker: str, *, stimulus_id: str, **kwargs: Any
+    ) -> None:
+        """Note that a worker is gone: its leases end, its drivers start elsewhere."""
+        del scheduler, stimulus_id, kwargs
+        with self._guarded("remove_worker"):
+            self._gate.remove_worker(worker)
+            for group in self._coordinator.groups():
+                if self._coordinator.worker_of(group) == worker:
+                    self._coordinator.group_down(group, self._clock())
+            for entry in self._coordinator.jobs.active():
+                if entry.driver == worker:
+                    self._coordinator.jobs.set_driver(entry.facts.name, "")
+            self._place_drivers()
+            self._drain_soon()
+
+    def update_graph(
+        self,
+        scheduler: Scheduler,
+        *,
+        tasks: list[Any],
+        annotations: dict[str, dict[Any, Any]],
+        **kwargs: Any,
+    ) -> None:
+        """Hold LLM tasks of a new graph, and keep ordinary ones off the groups."""
+        del scheduler, kwargs
+        with self._guarded("update_graph"):
+            ours = annotations.get(ANNOTATION, {})
+            for key, value in ours.items():
+                if key not in self._llm_keys:
+                    self._hold(key, value)
+            self._gate.keep_off_groups(key for key in tasks if key not in ours)
+
+    def transition(
+        self, key: Any, start: str, finish: str, *args: Any, stimulus_id: str, **kwargs: Any
+    ) -> None:
+        """Follow LLM tasks; everything else costs one look-up."""
+        del args, kwargs, stimulus_id
+        if key not in self._llm_keys or start == finish:
+            return
+        with self._guarded("transition"):
+            now_s = self._clock()
+            if finish == "no-worker":
+                self._on_ready(key, now_s)
+            elif start == "no-worker" and finish != "processing":
+                self._coordinator.withdrawn(key, now_s)
+            elif start == "processing":
+                self._on_left_worker(key, now_s)
+            if finish == "forgotten":
+                self._llm_keys.discard(key)
+                self._denied.pop(key, None)
+                self._coordinator.forget(key)
+            self._drain_soon()
+
+    def valid_workers_downscaling(self, scheduler: Scheduler, workers: list[Any]) -> list[Any]:
+        """Keep workers of groups when a cluster scales down: the oven stays."""
+        del scheduler
+        return [worker for worker in workers if group_of(worker.resources) is None]
+
+    async def handle_report(self, worker: str, payload: bytes) -> None:
+        """Take a service's report."""
+        del worker
+        with self._guarded("report"):
+            self._coordinator.report(unpack(payload), self._clock())
+            self._drain_soon()
+
+    async def handle_driver(self, worker: str, payload: bytes) -> None:
+        """Take what a driver says."""
+        with self._guarded("driver"):
+            event = unpack(payload)
+            job = self._coordinator.driver_event(event)
+            if self._coordinator.jobs[job].state.is_terminal:
+                self._let_go(job)
+            else:
+                self._coordinator.jobs.set_driver(job, worker)
+            self._drain_soon()
+
+    async def submit(self, payload: bytes) -> str:
+        """Place a job and start its driver; returns the group."""
+        submission: Submission = unpack(payload)
+        name = submission.facts.name
+        group = self._coordinator.submit(submission.facts, self._clock())
+        self._drives[name] = Drive(name, submission.spec, self._run, submission.is_resumed)
+        self._place_drivers()
+        self._drain_soon()
+        return group
+
+    async def cancel(self, job: str) -> None:
+        """End a job; what it committed stays."""
+        entry = self._coordinator.jobs[job]
+        if entry.state.is_terminal:
+            return
+        if entry.driver:
+            self._scheduler.worker_send(entry.driver, {"op": messages.STOP, "job": job})
+        keys = [f.id for f in self._coordinator.live_functions(job)]
+        self._coordinator.end(job, JobState.CANCELLED, self._clock())
+        self._cancel_keys(keys)
+        self._let_go(job)
+        self._drain_soon()
+
+    async def status(self) -> ClusterStatus:
+        """Snapshot for people."""
+        return self._coordinator.status(self._clock(), self._cpu_phases(), self._num_errors)
+
+    async def trace(self) -> Trace:
+        """The execution log so far."""
+        return self._coordinator.trace()
+
+    async def plan(self) -> Mapping[str, object]:
+        """The plan in force and the history of solves, as JSON types."""
+        return self._coordinator.planner.plan_json()
+
+    async def tokens(self, job: str) -> Mapping[str, object]:
+        """Model → newest committed version token."""
+        return self._coordinator.tokens(job)
+
+    def _hold(self, key: Any, annotation: object) -> None:
+        self._llm_keys.add(key)
+        try:
+            read = read_annotation({ANNOTATION: annotation})
+            assert read is not None
+            group = self._coordinator.known(key, read)
+        except (DataflowError, JobError) as error:
+            # It cannot fail before it is ready; until then it must not run either.
+            self._denied[key] = error
+            group = "none"
+        self._gate.hold(key, group)
+
+    def _on_ready(self, key: Any, now_s: float) -> None:
+        if key in self._denied:
+            error = self._denied[key]
+            asyncio.get_running_loop().call_soon(self._gate.fail, key, error)
+        else:
+            self._coordinator.ready(key, now_s)
+
+    def _on_left_worker(self, key: Any, now_s: float) -> None:
+        """A task left its worker: done, failed, cancelled, or lost with the worker."""
+        self._gate.hold_again(key)
+        if key not in self._denied and not self._coordinator.has_started(key):
+            self._coordinator.withdrawn(key, now_s)
+
+    def _drain_soon(self) -> None:
+        """Carry out instructions once the current round of transitions is over."""
+        if not self._is_draining:
+            self._is_draining = True
+            asyncio.get_running_loop().call_soon(self._drain)
+
+    def _drain(self) -> None:
+        self._is_draining = False
+        with self._guarded("drain"):
+            while instructions := self._coordinator.take_instructions():
+                for instruction in instructions:
+                    self._carry_out(instruction)
+
+    def _carry_out(self, instruction: Admit | Prefetch | WakeAt) -> None:
+        match instruction:
+            case Admit(id=key, groups=groups):
+                self._admit(key, groups[0])
+            case Prefetch(group=group, job=job, op=op):
+                worker = self._coordinator.worker_of(group)
+                if worker is not None:
+                    self._send_upcoming(worker, group, job, op)
+            case WakeAt(tick=tick):
+                delay_s = tick / TICKS_PER_S - (self._clock() - self._coordinator.epoch_s)
+                asyncio.get_running_loop().call_later(max(0.0, delay_s), self._wake)
+
+    def _admit(self, key: Any, group: str) -> None:
+        worker = self._coordinator.worker_of(group)
+        if worker is not None and self._gate.admit(key, worker):
+            self._coordinator.admitted(key, group)
+            self._unserved.pop(key, None)
+        else:
+            self._unserved[key] = group
+
+    def _wake(self) -> None:
+        with self._guarded("wake"):
+            self._coordinator.wake(self._clock())
+            self._drain_soon()
+
+    def _send_upcoming(self, worker: str, group: str, job: str, op: str) -> None:
+        order = self._coordinator.planner.upcoming(group, job, op)
+        payload = pack(
+            Upcoming((job, model_of(op)), tuple((job, model_of(op)) for job, op in order))
+        )
+        self._scheduler.worker_send(worker, {"op": messages.UPCOMING, "payload": payload})
+
+    def _place_drivers(self) -> None:
+        """Start the drivers of active jobs that have none, on the ordinary worker with fewest."""
+        workers = self._gate.ordinary_workers()
+        active = self._coordinator.jobs.active()
+        for entry in active:
+            name = entry.facts.name
+            if entry.driver or name not in self._drives or not workers:
+                continue
+            load = {w: sum(e.driver == w for e in self._coordinator.jobs.active()) for w in workers}
+            worker = min(workers, key=lambda w: (load[w], w))
+            self._coordinator.jobs.set_driver(name, worker)
+            self._num_drives += 1
+            # A driver that starts again must not meet the keys of the one before it, and goes
+            # on from whatever that one committed.
+            drive = replace(self._drives[name], run=f"{self._run}{self._num_drives}")
+            self._drives[name] = replace(drive, is_resumed=True)
+            self._scheduler.worker_send(worker, {"op": messages.DRIVE, "payload": pack(drive)})
+
+    def _let_go(self, job: str) -> None:
+        """A job ended: its group may forget it once it is durable."""
+        self._drives.pop(job, None)
+        worker = self._coordinator.worker_of(self._coordinator.jobs[job].group)
+        if worker is not None:
+            self._scheduler.worker_send(worker, {"op": messages.FORGET, "job": job})
+
+    def _cancel_keys(self, keys: list[Any]) -> None:
+        known = [key for key in keys if key in self._scheduler.tasks]
+        for client in {w.client_key for k in known for w in self._scheduler.tasks[k].who_wants}:
+            self._scheduler.client_releases_keys(known, client, "plexrl-cancel")
+
+    def _cpu_phases(self) -> dict[str, str]:
+        """Job → phase of its ordinary task that runs right now."""
+        phases: dict[str, str] = {}
+        for address in self._gate.ordinary_workers():
+            for task in self._scheduler.workers[address].processing:
+                found = NODE_KEY.fullmatch(str(task.key))
+                if found is None:
+                    continue
+                for name in self._coordinator.jobs.names():
+                    if found["tail"] == name or found["tail"].startswith(f"{name}."):
+                        phases[name] = found["phase"]
+        return phases
+
+    async def _reconcile(self) -> None:
+        while True:
+            await asyncio.sleep(RECONCILE_S)
+            with self._guarded("reconcile"):
+                for key, group in list(self._unserved.items()):
+                    if self._gate.state(key) == "no-worker":
+                        self._admit(key, group)
+                    else:
+                        del self._unserved[key]
+                self._place_drivers()
+                self._drain_soon()
+
+    async def _plan(self) -> None:
+        planner = self._coordinator.planner
+        loop = asyncio.get_running_loop()
+        while True:
+            await asyncio.sleep(PLANNING_S)
+            with self._guarded("plan"):
+                now_s = self._clock() - self._coordinator.epoch_s
+                reason = planner.due(now_s)
+                if reason is None:
+                    continue
+                request = planner.request(reason, now_s)
+                proposal = await loop.run_in_executor(None, solve, request)
+                self._coordinator.adopt(proposal, self._clock())
+                self._drain_soon()
+
+    @contextmanager
+    def _guarded(self, hook: str) -> Iterator[None]:
+        try:
+            yield
+        except Exception:
+            # Whatever it is, one hook that fails must not take the scheduler along.
+            self._num_errors += 1
+            logger.exception("error in %s of the PlexRL plugin", hook)
+
+
+def model_of(op: str) -> str:
+    """Model of an op: ``actor`` of ``actor.rollout.0``."""
+    return op.split(".", 1)[0]

@@ -1,0 +1,200 @@
+"""What PlexRL puts into Dask workers: the service of a group, or a host for drivers.
+
+One plugin for all workers; a worker's resources say which of the two it becomes.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+from distributed import Client, Worker, get_worker
+from distributed.diagnostics.plugin import WorkerPlugin
+
+from dataflow import calls
+from plexrl.clock import system_clock
+from plexrl.config import EngineConfig, StateConfig
+from plexrl.engines.protocol import ModelSource
+from plexrl.engines.remote import EngineProcess
+from plexrl.runtime import messages
+from plexrl.runtime.driver import JobDriver
+from plexrl.runtime.gate import group_of
+from plexrl.runtime.messages import DriverEvent, pack, unpack
+from plexrl.runtime.registry import JobRegistry, states_folder
+from plexrl.services.reports import Report
+from plexrl.services.service import GroupService
+from plexrl.state.manager import StateManager
+from plexrl.state.zarr_store import ZarrStore
+
+logger = logging.getLogger("plexrl.worker")
+
+LEASE_TIMEOUT_S = 60.0
+"""Seconds a function waits for a cancelled one that still runs."""
+
+STOP_TIMEOUT_S = 5.0
+"""Seconds a driver may take to end when it is told to."""
+
+
+class PlexRLWorker(WorkerPlugin):
+    """Turns a worker into what its resources say.
+
+    Parameters
+    ----------
+    state
+        Where states are kept.
+    engines
+        Limits of engine processes.
+    """
+
+    name = "plexrl"
+
+    def __init__(self, state: StateConfig, engines: EngineConfig) -> None:
+        self._state = state
+        self._engines = engines
+        self._role: _ServiceHost | _DriverHost | None = None
+
+    async def setup(self, worker: Worker) -> None:
+        """Start the service or the driver host."""
+        group = group_of(worker.state.total_resources)
+        if group is None:
+            self._role = _DriverHost(worker, self._state)
+        else:
+            self._role = _ServiceHost(worker, group, self._state, self._engines)
+
+    async def teardown(self, worker: Worker) -> None:
+        """End it: drivers stop, committed versions are written, engines end."""
+        del worker
+        if self._role is not None:
+            role, self._role = self._role, None
+            await role.close()
+
+
+class _ServiceHost:
+    """A group's service inside its worker."""
+
+    def __init__(
+        self, worker: Worker, group: str, state: StateConfig, engines: EngineConfig
+    ) -> None:
+        self._worker = worker
+        self._engines = engines
+        self._state = state
+        self._pool = ThreadPoolExecutor(1, thread_name_prefix="plexrl-background")
+        self._service = GroupService(
+            group,
+            states=StateManager(
+                ZarrStore(states_folder(state.store), durable=state.is_synced),
+                host_budget_bytes=state.host_budget_bytes,
+                pressure_timeout_s=state.pressure_timeout_s,
+            ),
+            start_engine=self._start_engine,
+            current_id=_current_key,
+            report=self._report,
+            lease_timeout_s=LEASE_TIMEOUT_S,
+        )
+        calls.bind(self._service)
+        worker.stream_handlers |= {
+            messages.UPCOMING: self._upcoming,
+            messages.FORGET: self._forget,
+        }
+
+    def _start_engine(self, source: ModelSource) -> EngineProcess:
+        return EngineProcess(
+            source,
+            start_timeout_s=self._engines.start_timeout_s,
+            call_timeout_s=self._engines.call_timeout_s,
+        )
+
+    def _report(self, report: Report) -> None:
+        message = {"op": messages.REPORT, "payload": pack(report)}
+        self._worker.loop.add_callback(self._worker.batched_send, message)
+
+    def _upcoming(self, payload: bytes) -> None:
+        self._pool.submit(_logged, self._expect, payload)
+
+    def _expect(self, payload: bytes) -> None:
+        upcoming = unpack(payload)
+        self._service.set_next_use(upcoming.order)
+        if upcoming.prefetch is not None:
+            self._service.prefetch(*upcoming.prefetch)
+
+    def _forget(self, job: str) -> None:
+        self._pool.submit(_logged, self._service.forget_job, job, self._state.pressure_timeout_s)
+
+    async def close(self) -> None:
+        calls.bind(None)
+        self._pool.shutdown(wait=False, cancel_futures=True)
+        await asyncio.to_thread(self._service.close)
+
+
+class _DriverHost:
+    """Drivers of jobs inside a worker without a group."""
+
+    def __init__(self, worker: Worker, state: StateConfig) -> None:
+        self._worker = worker
+        self._registry = JobRegistry(state.store)
+        self._client: Client | None = None
+        self._drivers: dict[str, asyncio.Task[None]] = {}
+        worker.stream_handlers |= {messages.DRIVE: self._drive, messages.STOP: self._stop}
+
+    def _drive(self, payload: bytes) -> None:
+        drive = unpack(payload)
+        self._stop(drive.name)
+        task = asyncio.get_running_loop().create_task(self._run(drive))
+        self._drivers[drive.name] = task
+
+    async def _run(self, drive: messages.Drive) -> None:
+        self._registry.save(drive.name, drive.spec)
+        client = await self._ensure_client()
+        driver = JobDriver(drive, client, self._send, system_clock)
+        try:
+            await driver.run()
+        finally:
+            if self._drivers.get(drive.name) is asyncio.current_task():
+                del self._drivers[drive.name]
+
+    async def _ensure_client(self) -> Client:
+        if self._client is None:
+            self._client = Client(
+                self._worker.scheduler.address,
+                asynchronous=True,
+                set_as_default=False,
+                security=self._worker.security,
+                name="plexrl-drivers",
+            )
+        await self._client
+        return self._client
+
+    def _send(self, event: DriverEvent) -> None:
+        match event:
+            case messages.DriverEnded(job=job, error=error):
+                self._registry.end(job, error)
+        self._worker.batched_send({"op": messages.DRIVER, "payload": pack(event)})
+
+    def _stop(self, job: str) -> None:
+        task = self._drivers.pop(job, None)
+        if task is not None:
+            task.cancel()
+
+    async def close(self) -> None:
+        tasks = list(self._drivers.values())
+        for task in tasks:
+            task.cancel()
+        if tasks:
+            await asyncio.wait(tasks, timeout=STOP_TIMEOUT_S)
+        if self._client is not None:
+            await self._client.close()
+
+
+def _current_key() -> str:
+    worker: Any = get_worker()
+    return str(worker.get_current_task())
+
+
+def _logged(function: Any, *args: object) -> None:
+    """Run in the background; an error is worth a line in the log, not a dead thread."""
+    try:
+        function(*args)
+    except Exception:
+        logger.exception("background work of the service failed")

@@ -1,0 +1,114 @@
+"""Which models a service has opened, and which engine process computes each."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from plexrl.core.layout import StateLayout
+from plexrl.core.states import StateRef
+from plexrl.engines.folders import architecture_key
+from plexrl.engines.protocol import ModelSource
+from plexrl.engines.remote import EngineProcess
+from plexrl.errors import ServiceError
+
+EngineFactory = Callable[[ModelSource], EngineProcess]
+"""Starts the engine process of an architecture."""
+
+
+@dataclass(frozen=True, slots=True)
+class OpenModel:
+    """One model of one job, as its attach call described it."""
+
+    job: str
+    model: str
+    source: ModelSource
+    engine_key: str
+    seed: int
+    durable_every: int
+    num_versions: int
+
+
+@dataclass(slots=True)
+class ResidentEngine:
+    """An engine process and what its device holds."""
+
+    process: EngineProcess
+    layout: StateLayout
+    device: StateRef | None = None
+    """The state its device holds, bit for bit; None while that is not certain."""
+
+
+class ModelTable:
+    """Open models, and the engines they share: one process per architecture."""
+
+    def __init__(self, start_engine: EngineFactory) -> None:
+        self._start_engine = start_engine
+        self._models: dict[tuple[str, str], OpenModel] = {}
+        self._engines: dict[str, ResidentEngine] = {}
+        self.num_engine_starts = 0
+
+    def open(self, model: OpenModel) -> None:
+        """Note a model."""
+        self._models[model.job, model.model] = model
+
+    def forget(self, job: str) -> None:
+        """Forget the models of a job that ended."""
+        for name in [name for name in self._models if name[0] == job]:
+            del self._models[name]
+
+    def model(self, job: str, model: str) -> OpenModel:
+        """An open model.
+
+        Raises
+        ------
+        ServiceError
+            Nobody opened it here: the service was restarted since the job was attached.
+        """
+        try:
+            return self._models[job, model]
+        except KeyError:
+            raise ServiceError(
+                f"model {model!r} of job {job!r} is not open on this group; the service was "
+                "restarted, and the job's driver attaches it again"
+            ) from None
+
+    def engine(self, model: OpenModel) -> ResidentEngine:
+        """The engine of a model's architecture, started if it does not run."""
+        resident = self._engines.get(model.engine_key)
+        if resident is not None and resident.process.is_alive:
+            return resident
+        if resident is not None:
+            resident.process.close()
+        process = self._start_engine(model.source)
+        self.num_engine_starts += 1
+        resident = ResidentEngine(process, process.layout())
+        self._engines[model.engine_key] = resident
+        return resident
+
+    def drop_dead(self) -> None:
+        """Forget engines whose process died."""
+        for key in [key for key, e in self._engines.items() if not e.process.is_alive]:
+            self._engines.pop(key).process.close()
+
+    def devices(self) -> tuple[StateRef, ...]:
+        """States on the devices of this group."""
+        return tuple(e.device for e in self._engines.values() if e.device is not None)
+
+    @property
+    def engine_pid(self) -> int | None:
+        """Process id of the first engine; None while there is none."""
+        for engine in self._engines.values():
+            return engine.process.pid
+        return None
+
+    def close(self) -> None:
+        """End all engine processes."""
+        for engine in self._engines.values():
+            engine.process.close()
+        self._engines.clear()
+
+
+def source_key(source: ModelSource) -> str:
+    """Key of the engine that can compute this model."""
+    return architecture_key(source.folder, is_trainable=source.is_trainable)

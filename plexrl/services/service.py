@@ -1,0 +1,371 @@
+"""The resident LLM service of a group: runs LLM functions, one lease at a time.
+
+It brings the version a function needs to the device, runs the engine, commits what was
+trained and says when the lease began and ended. It never decides what runs next.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from dataflow.calls import (
+    Attached,
+    AttachOptions,
+    Exported,
+    ExportOptions,
+    GenerateOptions,
+    LLMCall,
+    LogprobOptions,
+    Trained,
+    TrainOptions,
+    VersionToken,
+)
+from dataflow.phases import Phase
+from dataflow.samples import Rewards
+from plexrl.clock import Clock, system_clock
+from plexrl.core.states import Manifest, StateRef, Tier
+from plexrl.engines.protocol import DrawKey, ModelSource, TrainBatch
+from plexrl.errors import EngineError, LeaseError, ServiceError, VersionFenceError
+from plexrl.services.models import EngineFactory, ModelTable, OpenModel, ResidentEngine, source_key
+from plexrl.services.reports import LeaseEnded, LeaseStarted, Report, ServiceSnapshot
+from plexrl.state.checksums import digest_of
+from plexrl.state.manager import StateManager
+from solver.trace import Outcome
+
+
+@dataclass(slots=True)
+class _Lease:
+    """What one lease did so far."""
+
+    id: str
+    started_s: float
+    swap_s: float = 0.0
+    swap_source: Tier = Tier.DEVICE
+    swap_bytes: int = 0
+    touched: set[str] = field(default_factory=set)
+
+
+class GroupService:
+    """Executes the LLM calls of one group (a `dataflow.calls.Executor`).
+
+    Parameters
+    ----------
+    group
+        Name of the group.
+    states
+        Keeps the states of this group's jobs in host memory and store.
+    start_engine
+        Starts the engine process of an architecture.
+    current_id
+        Returns the id of the task that runs in the calling thread.
+    report
+        Takes reports; called from the thread of the lease.
+    lease_timeout_s
+        Seconds a function waits for the one before it to leave the group; the worker's resource
+        keeps them apart, so that only a cancelled function that still runs can take them.
+    """
+
+    def __init__(
+        self,
+        group: str,
+        *,
+        states: StateManager,
+        start_engine: EngineFactory,
+        current_id: Callable[[], str],
+        report: Callable[[Report], None],
+        lease_timeout_s: float,
+        clock: Clock = system_clock,
+    ) -> None:
+        self.group = group
+        self._states = states
+        self._models = ModelTable(start_engine)
+        self._current_id = current_id
+        self._report = report
+        self._lease_timeout_s = lease_timeout_s
+        self._clock = clock
+        self._lock = threading.Lock()
+
+    def __call__(self, call: LLMCall, inputs: tuple[Any, ...]) -> object:
+        """Run a call under the lease of the group.
+
+        Parameters
+        ----------
+        call
+            What to run.
+        inputs
+            The token of the version it works on, then what the function takes.
+
+        Raises
+        ------
+        LeaseError
+            Another function did not leave the group in time.
+        PlexRLError
+            Whatever the function itself ends with; the state stays as it was.
+        """
+        if not self._lock.acquire(timeout=self._lease_timeout_s):
+            raise LeaseError(
+                f"{call.op} of job {call.job!r} waited {self._lease_timeout_s:.0f} s for the "
+                f"function before it to leave group {self.group!r}; cancel that one's job, or "
+                "restart the worker"
+            )
+        try:
+            lease = _Lease(self._current_id(), self._clock())
+            self._report(LeaseStarted(lease.id, self.group, lease.started_s))
+            outcome = Outcome.FAILED
+            try:
+                result = self._run(call, inputs, lease)
+                outcome = Outcome.DONE
+            finally:
+                self._report_end(lease, outcome)
+            return result
+        finally:
+            self._lock.release()
+
+    def _run(self, call: LLMCall, inputs: tuple[Any, ...], lease: _Lease) -> object:
+        options = call.options
+        if isinstance(options, AttachOptions):
+            return self._attach(call, options)
+        version, *rest = inputs
+        assert isinstance(version, VersionToken)
+        try:
+            match call.function, options:
+                case Phase.ROLLOUT, GenerateOptions():
+                    engine = self._bring(call, version, lease)
+                    key = DrawKey(call.seed, call.iteration)
+                    return engine.process.generate(rest[0], options, key)
+                case Phase.LOGPROB, LogprobOptions():
+                    engine = self._bring(call, version, lease)
+                    return engine.process.logprobs(rest[0], options)
+                case Phase.TRAIN, TrainOptions():
+                    return self._train(call, version, rest, options, lease)
+                case Phase.SYNC, ExportOptions():
+                    engine = self._bring(call, version, lease)
+                    engine.process.export(options.folder)
+                    sha256 = engine.process.weights_sha256()
+                    return Exported(options.folder, sha256, version.version)
+                case Phase.SYNC, None:
+                    self._bring(call, version, lease)
+                    return version
+                case _:
+                    raise ServiceError(
+                        f"{call.op} of job {call.job!r} asks for {call.function} with options "
+                        f"{options!r}, which no service understands; build it with a job's handles"
+                    )
+        except EngineError:
+            self._models.drop_dead()
+            raise
+
+    def _attach(self, call: LLMCall, options: AttachOptions) -> Attached:
+        """Open a model; its version 0 is read from the folder if nothing was committed."""
+        source = ModelSource(options.folder, options.is_trainable)
+        model = OpenModel(
+            call.job,
+            call.model,
+            source,
+            source_key(source),
+            call.seed,
+            options.durable_every,
+            options.num_versions,
+        )
+        self._models.open(model)
+        manifest = self._states.latest(call.job, call.model)
+        if manifest is None:
+            manifest = self._import(model, StateRef(call.job, call.model, 0))
+        return Attached(
+            VersionToken(call.job, call.model, manifest.ref.version, manifest.digest),
+            manifest.iteration,
+            manifest.data_cursor,
+            tuple(manifest.metrics.items()),
+        )
+
+    def _import(self, model: OpenModel, ref: StateRef) -> Manifest:
+        engine = self._models.engine(model)
+        arena = self._states.allocate(ref, engine.layout)
+        try:
+            engine.process.read_folder(model.source.folder, arena)
+        except BaseException:
+            self._states.abandon(arena)
+            raise
+        manifest = Manifest(
+            ref,
+            engine.layout,
+            digest_of(arena.view),
+            iteration=0,
+            optimizer_steps=0,
+            data_cursor=0,
+            seed=model.seed,
+            created_unix_s=self._clock(),
+        )
+        self._states.commit(manifest, arena, durable=True, keep_versions=model.num_versions)
+        return manifest
+
+    def _bring(self, call: LLMCall, token: VersionToken, lease: _Lease) -> ResidentEngine:
+        """Make the version a call needs resident on the device."""
+        if (token.job, token.model, token.version) != (call.job, call.model, call.version):
+            raise VersionFenceError(
+                f"{call.op} of job {call.job!r} needs {call.model}@{call.version} but was given "
+                f"{token.job}/{token.model}@{token.version}; give it the token of its own model"
+            )
+        began = self._clock()
+        ref = StateRef(call.job, call.model, call.version)
+        model = self._models.model(call.job, call.model)
+        engine = self._models.engine(model)
+        if engine.device != ref:
+            # Not certain again until the whole load is done: a load cut short leaves a mixture.
+            engine.device = None
+            fetched = self._states.fetch(ref)
+            try:
+                self._check_token(token, fetched.manifest)
+                engine.process.load(fetched.arena)
+            finally:
+                self._states.release(ref)
+            engine.device = ref
+            lease.swap_source = fetched.source
+            lease.swap_bytes += fetched.nbytes
+        lease.swap_s += self._clock() - began
+        return engine
+
+    def _check_token(self, token: VersionToken, manifest: Manifest) -> None:
+        if token.digest != manifest.digest:
+            raise VersionFenceError(
+                f"{manifest.ref} on group {self.group!r} has digest {manifest.digest}, but the job "
+                f"speaks of {token.digest}: another run wrote under the same name; give this job "
+                "another name or an empty store"
+            )
+
+    def _train(
+        self,
+        call: LLMCall,
+        token: VersionToken,
+        inputs: Sequence[Any],
+        options: TrainOptions,
+        lease: _Lease,
+    ) -> Trained:
+        recorded = self._recorded(call)
+        if recorded is not None:
+            return recorded
+        engine = self._bring(call, token, lease)
+        samples, advantages, rewards, old_logprobs = inputs
+        batch = TrainBatch(samples, advantages, old_logprobs)
+        ref = StateRef(call.job, call.model, call.version + 1)
+        # Room first: training that could not be committed would be lost work.
+        arena = self._states.allocate(ref, engine.layout)
+        try:
+            engine.device = None
+            metrics = {
+                **dict(engine.process.train(batch, options)),
+                **_reward_metrics(rewards),
+            }
+            engine.process.store(arena)
+        except BaseException:
+            self._states.abandon(arena)
+            raise
+        return self._commit(call, engine, arena, metrics)
+
+    def _commit(
+        self, call: LLMCall, engine: ResidentEngine, arena: object, metrics: Mapping[str, float]
+    ) -> Trained:
+        model = self._models.model(call.job, call.model)
+        ref = StateRef(call.job, call.model, call.version + 1)
+        before = self._states.latest(call.job, call.model)
+        manifest = Manifest(
+            ref,
+            engine.layout,
+            digest_of(arena.view),
+            iteration=call.iteration + 1,
+            optimizer_steps=(before.optimizer_steps if before else 0)
+            + int(metrics.get("optimizer_steps", 1)),
+            data_cursor=call.data_cursor,
+            seed=call.seed,
+            metrics=metrics,
+            created_unix_s=self._clock(),
+        )
+        is_due = ref.version % model.durable_every == 0 or call.is_last
+        self._states.commit(manifest, arena, durable=is_due, keep_versions=model.num_versions)
+        engine.device = ref
+        token = VersionToken(call.job, call.model, ref.version, manifest.digest)
+        return Trained(token, tuple(metrics.items()))
+
+    def _recorded(self, call: LLMCall) -> Trained | None:
+        """Result of a train call that has already committed; None if it has not.
+
+        Raises
+        ------
+        VersionFenceError
+            The call follows another version than the committed one.
+        """
+        manifest = self._states.latest(call.job, call.model)
+        committed = manifest.ref.version if manifest else -1
+        if committed == call.version:
+            return None
+        is_next = manifest is not None and committed == call.version + 1
+        if manifest is not None and is_next and manifest.iteration == call.iteration + 1:
+            token = VersionToken(call.job, call.model, committed, manifest.digest)
+            return Trained(token, tuple(manifest.metrics.items()))
+        raise VersionFenceError(
+            f"train of job {call.job!r} (iteration {call.iteration}) follows version "
+            f"{call.version} of {call.model!r}, but version {committed} is the committed one; the "
+            "driver goes back to it and builds the iteration anew"
+        )
+
+    def _report_end(self, lease: _Lease, outcome: Outcome) -> None:
+        self._report(
+            LeaseEnded(
+                lease.id,
+                self.group,
+                lease.started_s,
+                self._clock(),
+                lease.swap_s,
+                lease.swap_source,
+                lease.swap_bytes,
+                outcome,
+                self.snapshot(),
+            )
+        )
+
+    def prefetch(self, job: str, model: str) -> None:
+        """Bring the newest version of a model to host memory, in the background."""
+        manifest = self._states.latest(job, model)
+        if manifest is not None:
+            self._states.prefetch(manifest.ref)
+
+    def set_next_use(self, order: Sequence[tuple[str, str]]) -> None:
+        """Say which ``(job, model)`` are used next, soonest first, so that eviction can tell."""
+        self._states.set_next_use(order)
+
+    def forget_job(self, job: str, timeout_s: float) -> None:
+        """Let go of a job that ended, once its newest versions are durable."""
+        self._states.flush(timeout_s)
+        self._models.forget(job)
+        self._states.drop_job(job)
+
+    def snapshot(self) -> ServiceSnapshot:
+        """The service as it stands."""
+        resident = dict(self._states.resident())
+        resident[Tier.DEVICE] = tuple(str(ref) for ref in self._models.devices())
+        return ServiceSnapshot(
+            traffic=self._states.traffic(),
+            host_used_bytes=self._states.host_used_bytes,
+            host_budget_bytes=self._states.host_budget_bytes,
+            resident=resident,
+            engine_pid=self._models.engine_pid,
+            num_engine_starts=self._models.num_engine_starts,
+            warning=self._states.last_error or "",
+        )
+
+    def close(self) -> None:
+        """Write what is committed but not yet durable, and end the engines."""
+        self._models.close()
+        self._states.close()
+
+
+def _reward_metrics(rewards: Rewards | None) -> dict[str, float]:
+    if rewards is None:
+        return {}
+    return {
+        "reward_mean": sum(rewards.values) / len(rewards.values),
+        "judge_delay_s": rewards.delay_s,
+    }

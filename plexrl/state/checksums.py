@@ -1,0 +1,113 @@
+"""Checksums that a state carries from the arena to the disk and back.
+
+One crc32c per grain of 1 MiB is computed once. The checksum of a chunk object (the Zarr
+codec's) and the digest of a whole state both follow from them without a second pass over
+the bytes, since crc32c of a concatenation is a linear function of the parts' checksums.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import struct
+from collections.abc import Iterable, Iterator
+from functools import lru_cache
+
+import google_crc32c
+import numpy as np
+
+from plexrl.errors import IntegrityError
+
+GRAIN_BYTES = 1 << 20
+"""One checksum each: small enough for partial reads, large enough to cost nothing (4 ppm)."""
+
+Buffer = bytes | bytearray | memoryview
+
+
+def crc32c(view: Buffer, start: int = 0) -> int:
+    """Checksum (Castagnoli) of the bytes, continuing from the checksum `start`."""
+    if len(view) == 0:
+        return start
+    return int(google_crc32c.extend(start, np.frombuffer(view, np.uint8)))
+
+
+@lru_cache(maxsize=128)
+def _shift_tables(nbytes: int) -> tuple[tuple[int, ...], ...]:
+    """Four tables, one per byte of a checksum: what it becomes when `nbytes` bytes follow."""
+    zeros = np.zeros(nbytes, np.uint8)
+    constant = google_crc32c.extend(0, zeros)
+    columns = [google_crc32c.extend(1 << bit, zeros) ^ constant for bit in range(32)]
+    tables = []
+    for byte in range(4):
+        table = [0] * 256
+        for value in range(1, 256):
+            low = value & -value
+            table[value] = table[value ^ low] ^ columns[8 * byte + low.bit_length() - 1]
+        tables.append(tuple(table))
+    return tuple(tables)
+
+
+def combine(first: int, second: int, second_nbytes: int) -> int:
+    """Checksum of a concatenation, given both checksums and the length of the second part."""
+    if second_nbytes == 0:
+        return first
+    t0, t1, t2, t3 = _shift_tables(second_nbytes)
+    shifted = t0[first & 255] ^ t1[first >> 8 & 255] ^ t2[first >> 16 & 255] ^ t3[first >> 24]
+    return shifted ^ second
+
+
+def combine_all(parts: Iterable[tuple[int, int]]) -> int:
+    """Checksum of a concatenation, given ``(checksum, nbytes)`` of its parts in order."""
+    total = 0
+    for checksum, nbytes in parts:
+        total = combine(total, checksum, nbytes)
+    return total
+
+
+def pieces(start: int, stop: int) -> Iterator[tuple[int, int]]:
+    """Cut the byte range at the multiples of `GRAIN_BYTES`."""
+    while start < stop:
+        end = min(stop, (start // GRAIN_BYTES + 1) * GRAIN_BYTES)
+        yield start, end
+        start = end
+
+
+def grain_checksums(view: memoryview) -> tuple[int, ...]:
+    """Checksum of every grain; the last grain may be short."""
+    return tuple(crc32c(view[start:stop]) for start, stop in pieces(0, len(view)))
+
+
+def digest_of_grains(grains: Iterable[int], nbytes: int) -> str:
+    """Digest of a state of `nbytes` bytes whose grains have these checksums."""
+    head = struct.pack("<QQ", GRAIN_BYTES, nbytes)
+    return hashlib.sha256(head + np.fromiter(grains, np.dtype("<u4")).tobytes()).hexdigest()
+
+
+def digest(view: memoryview, grains: tuple[int, ...] | None = None) -> str:
+    """Digest of a state: SHA-256 over length and grain checksums, hexadecimal.
+
+    It finds damage, not malice: bytes can be made on purpose that have the same digest.
+
+    Parameters
+    ----------
+    view
+        The bytes, shape ``(nbytes,)``.
+    grains
+        Their `grain_checksums`, where the caller has them already.
+    """
+    return digest_of_grains(grain_checksums(view) if grains is None else grains, len(view))
+
+
+def verify(view: memoryview, expected: str, name: str) -> None:
+    """Check bytes against their digest.
+
+    Raises
+    ------
+    IntegrityError
+        The digest differs; the message names `name`.
+    """
+    found = digest(view)
+    if found != expected:
+        raise IntegrityError(
+            f"{name}: the bytes have digest {found[:16]}…, the manifest says {expected[:16]}…; "
+            "do not use them, fetch the last good version"
+        )

@@ -1,0 +1,120 @@
+"""The only place that changes the disk, so that faults can be injected at every step."""
+
+from __future__ import annotations
+
+import errno
+import os
+import shutil
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+from plexrl.errors import StoreError
+
+_REMEDIES = {
+    errno.ENOSPC: "the disk is full: free space there, the write is repeated",
+    errno.EDQUOT: "the disk quota is used up: free space there, the write is repeated",
+    errno.EFBIG: "a file size limit is reached: raise it (ulimit -f)",
+    errno.EROFS: "the file system is read-only: give a folder that can be written",
+    errno.EACCES: "permission denied: give a folder that this user may use",
+    errno.EPERM: "not permitted: give a folder that this user may use",
+    errno.ENOTDIR: "a part of the path is a file: give a path to a folder",
+    errno.ENAMETOOLONG: "the name is too long for the file system: use a shorter job name",
+    errno.EIO: "the disk reports an input/output error: check the hardware",
+}
+
+
+@contextmanager
+def disk_errors(action: str, path: Path) -> Iterator[None]:
+    """Turn an `OSError` inside the block into one `StoreError` that says what to do."""
+    try:
+        yield
+    except OSError as error:
+        remedy = _REMEDIES.get(error.errno or 0, f"{error.strerror or error}")
+        raise StoreError(f"cannot {action} {path}: {remedy}") from error
+
+
+def write_all(fd: int, buffers: Sequence[bytes | memoryview]) -> int:
+    """Append the buffers to a file, however short the system's writes are; returns bytes."""
+    left = [memoryview(buffer) for buffer in buffers if len(buffer)]
+    total = 0
+    while left:
+        written = os.writev(fd, left)
+        total += written
+        while left and written >= len(left[0]):
+            written -= len(left.pop(0))
+        if written:
+            left[0] = left[0][written:]
+    return total
+
+
+def read_at(fd: int, buffer: memoryview, offset: int) -> int:
+    """Fill a buffer from a file; returns bytes, fewer than asked at the file's end."""
+    total = 0
+    while total < len(buffer):
+        count = os.preadv(fd, [buffer[total:]], offset + total)
+        if count == 0:
+            break
+        total += count
+    return total
+
+
+def create(path: Path) -> int:
+    """Open a new file for writing; returns its descriptor."""
+    return os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o644)
+
+
+def sync(fd: int) -> None:
+    """Wait until the file's bytes are on the disk."""
+    os.fsync(fd)
+
+
+def sync_folder(path: Path) -> None:
+    """Wait until the folder's entries are on the disk."""
+    fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        sync(fd)
+    finally:
+        os.close(fd)
+
+
+def replace(source: Path, target: Path) -> None:
+    """Rename in one step; a file of that name is replaced."""
+    source.replace(target)
+
+
+def write_file(path: Path, content: bytes, *, durable: bool) -> int:
+    """Write a small file whole; returns bytes."""
+    fd = create(path)
+    try:
+        written = write_all(fd, [content])
+        if durable:
+            sync(fd)
+    finally:
+        os.close(fd)
+    return written
+
+
+def write_file_atomically(path: Path, content: bytes, *, durable: bool) -> int:
+    """Make a small file appear whole or not at all; returns bytes."""
+    draft = path.with_name(path.name + ".tmp")
+    written = write_file(draft, content, durable=durable)
+    replace(draft, path)
+    if durable:
+        sync_folder(path.parent)
+    return written
+
+
+def make_folder(path: Path, *, durable: bool) -> None:
+    """Create a folder and its parents; durable: their entries are on the disk on return."""
+    missing = [folder for folder in (path, *path.parents) if not folder.exists()]
+    path.mkdir(parents=True, exist_ok=True)
+    if durable:
+        for folder in missing:
+            sync_folder(folder.parent)
+
+
+def remove_tree(path: Path) -> None:
+    """Remove a folder with all in it; one that is gone is fine."""
+    if path.exists():
+        shutil.rmtree(path)

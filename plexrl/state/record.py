@@ -1,0 +1,105 @@
+"""What the root document of a stored version says, protected by a checksum of its own."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from plexrl.core.layout import StateLayout
+from plexrl.core.states import Manifest, StateRef
+from plexrl.errors import IntegrityError
+from plexrl.state.checksums import GRAIN_BYTES, crc32c
+from plexrl.state.geometry import ArraySpan, zarr_documents
+
+ATTRIBUTE = "plexrl"
+"""Key of the group's attributes that holds all of the below."""
+_NON_FINITE = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}
+
+
+@dataclass(frozen=True, slots=True)
+class VersionRecord:
+    """A stored version: its manifest and where its bytes lie."""
+
+    manifest: Manifest
+    spans: tuple[ArraySpan, ...]
+    grains: tuple[int, ...]
+    """`grain_checksums` of the whole state."""
+
+
+def _number_to_json(value: float) -> float | str:
+    if math.isfinite(value):
+        return value
+    return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
+
+
+def _number_from_json(value: float | str) -> float:
+    return _NON_FINITE[value] if isinstance(value, str) else float(value)
+
+
+def manifest_to_json(manifest: Manifest) -> dict[str, object]:
+    """A manifest as JSON types; numbers that JSON lacks become their names."""
+    return {
+        "job": manifest.ref.job,
+        "model": manifest.ref.model,
+        "version": manifest.ref.version,
+        "layout": manifest.layout.to_json(),
+        "digest": manifest.digest,
+        "iteration": manifest.iteration,
+        "optimizer_steps": manifest.optimizer_steps,
+        "data_cursor": manifest.data_cursor,
+        "seed": manifest.seed,
+        "metrics": {name: _number_to_json(value) for name, value in manifest.metrics.items()},
+        "created_unix_s": manifest.created_unix_s,
+    }
+
+
+def manifest_from_json(data: Mapping[str, object]) -> Manifest:
+    """Inverse of `manifest_to_json`."""
+    values = dict(data)
+    ref = StateRef(str(values.pop("job")), str(values.pop("model")), values.pop("version"))  # type: ignore[arg-type]
+    layout = StateLayout.from_json(values.pop("layout"))  # type: ignore[arg-type]
+    metrics = {k: _number_from_json(v) for k, v in values.pop("metrics").items()}  # type: ignore[attr-defined]
+    return Manifest(ref=ref, layout=layout, metrics=metrics, **values)  # type: ignore[arg-type]
+
+
+def _checksum(body: Mapping[str, object]) -> str:
+    canonical = json.dumps(body, sort_keys=True, separators=(",", ":"))
+    return f"{crc32c(canonical.encode()):08x}"
+
+
+def record_to_document(record: VersionRecord) -> bytes:
+    """The root ``zarr.json`` of a version."""
+    body: dict[str, object] = {
+        "manifest": manifest_to_json(record.manifest),
+        "arrays": [[s.name, s.start, s.nbytes, s.chunk_bytes] for s in record.spans],
+        "grain_bytes": GRAIN_BYTES,
+        "grains": np.asarray(record.grains, "<u4").tobytes().hex(),
+    }
+    root = json.loads(zarr_documents(record.spans)["zarr.json"])
+    root["attributes"] = {ATTRIBUTE: {**body, "crc32c": _checksum(body)}}
+    return json.dumps(root, indent=1, allow_nan=False).encode()
+
+
+def record_from_document(document: bytes) -> VersionRecord:
+    """Inverse of `record_to_document`.
+
+    Raises
+    ------
+    IntegrityError
+        It is no such document, or not as it was written.
+    """
+    try:
+        body = dict(json.loads(document)["attributes"][ATTRIBUTE])
+        expected = body.pop("crc32c")
+        found = _checksum(body)
+    except (ValueError, KeyError, TypeError) as error:
+        raise IntegrityError(f"its zarr.json cannot be read ({error})") from error
+    if found != expected:
+        raise IntegrityError(f"its manifest has checksum {found}, written was {expected}")
+    spans = tuple(ArraySpan(*row) for row in body["arrays"])
+    grains = np.frombuffer(bytes.fromhex(body["grains"]), "<u4").tolist()
+    return VersionRecord(manifest_from_json(body["manifest"]), spans, tuple(grains))

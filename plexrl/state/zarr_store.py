@@ -1,0 +1,354 @@
+"""The durable tier: versions of states as Zarr groups in a local folder.
+
+``<root>/<job>/<model>/v<version>/`` is a Zarr 3 group with one 1-D uint8 array per role.
+Its root document is renamed into place last: without it the version does not exist, with
+it the version never changes. What is read is verified first; damage is moved aside.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from threading import Lock
+from types import TracebackType
+
+from plexrl.core.states import Manifest, StateRef
+from plexrl.errors import IntegrityError, StateError, StoreError
+from plexrl.state import files
+from plexrl.state.arena import Arena
+from plexrl.state.folder import QUARANTINE, TRASH, StoreFolder
+from plexrl.state.geometry import CHUNK_BYTES, array_spans
+from plexrl.state.record import VersionRecord
+from plexrl.state.version_files import ROOT_DOCUMENT, read_bytes, read_record, write_version
+
+NUM_THREADS = 2
+"""Move chunks at once: two saturate the disk, more would take cores from the engines."""
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """Outcome of checking one stored version."""
+
+    ref: StateRef
+    nbytes: int
+    """Bytes of the state; 0 if the manifest cannot be read."""
+    damage: str
+    """What is wrong; empty if every byte is as written."""
+
+
+class ZarrStore:
+    """Versions in a folder; safe to use from several threads.
+
+    Parameters
+    ----------
+    root
+        The folder; created if it does not exist.
+    durable
+        Whether `write` returns only when the bytes are on the disk (fsync).
+    read_only
+        Claim nothing, change nothing; damage is reported but not moved aside.
+    shared
+        Claim single jobs instead of the whole store: several processes write into it, each
+        job is written by one at a time.
+    chunk_bytes
+        Upper size of a chunk object.
+
+    Raises
+    ------
+    StoreError
+        The folder is foreign, newer, claimed by another process, or the disk refuses.
+    """
+
+    def __init__(
+        self,
+        root: str | Path,
+        *,
+        durable: bool = True,
+        read_only: bool = False,
+        shared: bool = False,
+        chunk_bytes: int = CHUNK_BYTES,
+    ):
+        self.root = Path(root).absolute()
+        self._durable = durable
+        self._chunk_bytes = chunk_bytes
+        self._folder = StoreFolder(
+            self.root, read_only=read_only, shared=shared, durable=durable
+        )
+        self._executor = ThreadPoolExecutor(NUM_THREADS, "plexrl-store")
+        self._changes = Lock()
+
+    def __enter__(self) -> ZarrStore:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """End the claim and the threads."""
+        self._executor.shutdown()
+        self._folder.release()
+
+    def write(self, manifest: Manifest, view: memoryview) -> int:
+        """Commit a version: on return it is visible, and on the disk if the store is durable.
+
+        A version that exists with the same digest is left as it is.
+
+        Parameters
+        ----------
+        manifest
+            Committed with the bytes; its digest is checked against them.
+        view
+            The bytes, shape ``(layout.nbytes,)``; they must not change meanwhile.
+
+        Returns
+        -------
+        int
+            Bytes written; 0 if it existed.
+
+        Raises
+        ------
+        StoreError
+            The disk refuses, or the version exists with other bytes.
+        IntegrityError
+            The bytes do not have the manifest's digest.
+        """
+        ref = manifest.ref
+        if len(view) != manifest.layout.nbytes:
+            raise StateError(
+                f"{ref}: the buffer has {len(view)} bytes, its layout {manifest.layout.nbytes}"
+            )
+        spans = array_spans(manifest.layout, self._chunk_bytes)
+        folder = self._folder.version_folder(ref)
+        with self._changes, files.disk_errors(f"write {ref} to", folder):
+            self._folder.claim(ref.job)
+            if self.contains(ref):
+                written = self._keep_existing(manifest, folder)
+            else:
+                files.make_folder(folder.parent, durable=self._durable)
+                files.remove_tree(folder)
+                try:
+                    written = write_version(
+                        folder, manifest, view, spans, self._executor, durable=self._durable
+                    )
+                except (OSError, StateError):
+                    self._clear_half(folder)
+                    raise
+            if self._durable:
+                files.sync_folder(folder.parent)
+            return written
+
+    def _keep_existing(self, manifest: Manifest, folder: Path) -> int:
+        held = self.manifest(manifest.ref)
+        if held.digest != manifest.digest:
+            raise StoreError(
+                f"{manifest.ref} exists in {self.root} with other bytes (digest "
+                f"{held.digest[:16]}…, not {manifest.digest[:16]}…); a committed version never "
+                "changes: delete it first, or use another job name"
+            )
+        if self._durable:
+            files.sync_folder(folder)
+        return 0
+
+    def _clear_half(self, folder: Path) -> None:
+        """Free the room of a failed write, unless the failure came after the commit."""
+        if not (folder / ROOT_DOCUMENT).exists():
+            try:
+                files.remove_tree(folder)
+            except OSError:
+                # The write's own error is the one to report; the next claim clears the rest.
+                return
+
+    def contains(self, ref: StateRef) -> bool:
+        """Whether the version is committed here."""
+        return (self._folder.version_folder(ref) / ROOT_DOCUMENT).exists()
+
+    @contextmanager
+    def _opened(self, ref: StateRef) -> Iterator[int]:
+        """Descriptor of the version's folder, which nobody deletes while it is open."""
+        folder = self._folder.version_folder(ref)
+        with files.disk_errors(f"read {ref} from", folder):
+            try:
+                fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+            except FileNotFoundError:
+                raise self._missing(ref) from None
+            try:
+                fcntl.flock(fd, fcntl.LOCK_SH)
+                yield fd
+            finally:
+                os.close(fd)
+
+    def _missing(self, ref: StateRef) -> StateError:
+        if self._folder.is_quarantined(ref):
+            return IntegrityError(
+                f"{ref} was damaged and moved aside in {self.root}; use the last good version"
+            )
+        held = self.versions(ref.job, ref.model)
+        return StoreError(
+            f"{ref} is not in the store {self.root}; it holds versions {list(held) or 'none'}"
+        )
+
+    def _record(self, ref: StateRef, folder_fd: int) -> VersionRecord:
+        try:
+            record = read_record(folder_fd)
+        except FileNotFoundError:
+            raise self._missing(ref) from None
+        if record.manifest.ref != ref:
+            raise IntegrityError(f"its manifest is that of {record.manifest.ref}")
+        return record
+
+    def read(self, ref: StateRef, into: memoryview) -> Manifest:
+        """Read a version into a buffer and verify it; only then it may be used.
+
+        Raises
+        ------
+        IntegrityError
+            It is not as it was written. It is moved aside, so that `latest` gives the last
+            good version; the buffer holds anything.
+        StoreError
+            There is no such version, or the disk refuses.
+        """
+        with self._opened(ref) as fd:
+            try:
+                record = self._record(ref, fd)
+                if len(into) != record.manifest.layout.nbytes:
+                    raise StateError(
+                        f"{ref} has {record.manifest.layout.nbytes} bytes, "
+                        f"the buffer {len(into)}; give a buffer of its layout"
+                    )
+                read_bytes(fd, record, into, self._executor)
+            except IntegrityError as error:
+                raise self._quarantine(ref, error) from error
+            return record.manifest
+
+    def manifest(self, ref: StateRef) -> Manifest:
+        """Manifest of a version; its bytes are not looked at.
+
+        Raises
+        ------
+        IntegrityError
+            The manifest is damaged; the version was moved aside.
+        StoreError
+            There is no such version, or the disk refuses.
+        """
+        with self._opened(ref) as fd:
+            try:
+                return self._record(ref, fd).manifest
+            except IntegrityError as error:
+                raise self._quarantine(ref, error) from error
+
+    def _quarantine(self, ref: StateRef, damage: IntegrityError) -> IntegrityError:
+        folder = self._folder.version_folder(ref)
+        if self._folder.read_only or not folder.exists():
+            return IntegrityError(f"{ref} in {self.root}: {damage}; use an older version")
+        target = self._folder.aside(ref, QUARANTINE)
+        files.replace(folder, target)
+        return IntegrityError(
+            f"{ref} in {self.root}: {damage}; it was moved aside to {target.name}, "
+            "use the last good version"
+        )
+
+    def versions(self, job: str, model: str) -> tuple[int, ...]:
+        """Committed versions of a model, oldest first."""
+        return self._folder.versions(job, model)
+
+    def latest(self, job: str, model: str) -> Manifest | None:
+        """Manifest of the newest version whose manifest is good; None if there is none."""
+        for version in reversed(self.versions(job, model)):
+            try:
+                return self.manifest(StateRef(job, model, version))
+            except IntegrityError:
+                # Moved aside with its reason in the folder's name; the older one serves.
+                continue
+        return None
+
+    def jobs(self) -> tuple[str, ...]:
+        """Names of jobs that have states here."""
+        return self._folder.jobs()
+
+    def models(self, job: str) -> tuple[str, ...]:
+        """Names of models of a job that have states here."""
+        return self._folder.models(job)
+
+    def release_job(self, job: str) -> None:
+        """Let another process write this job (only where the store is shared)."""
+        self._folder.unclaim(job)
+
+    def delete(self, ref: StateRef) -> bool:
+        """Delete a version unless somebody reads it right now; returns whether it is gone.
+
+        Raises
+        ------
+        StoreError
+            The disk refuses.
+        """
+        folder = self._folder.version_folder(ref)
+        with self._changes, files.disk_errors(f"delete {ref} in", folder):
+            self._folder.claim(ref.job)
+            try:
+                fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+            except FileNotFoundError:
+                return True
+            try:
+                fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                trash = self._folder.aside(ref, TRASH)
+                files.replace(folder, trash)
+            except BlockingIOError:
+                return False
+            finally:
+                os.close(fd)
+            files.remove_tree(trash)
+            return True
+
+    def retain(self, job: str, model: str, keep: int) -> tuple[StateRef, ...]:
+        """Delete all but the newest `keep` versions of a model, and those being read.
+
+        Parameters
+        ----------
+        keep
+            Versions to keep, at least 1: the newest is never deleted.
+
+        Returns
+        -------
+        tuple
+            The versions deleted.
+        """
+        if keep < 1:
+            raise StateError(f"retain {keep} versions of {job}/{model}; keep at least 1")
+        old = [StateRef(job, model, version) for version in self.versions(job, model)[:-keep]]
+        return tuple(ref for ref in old if self.delete(ref))
+
+    def check(self, ref: StateRef | None = None) -> tuple[Finding, ...]:
+        """Read and verify one version or all; reports, and changes nothing."""
+        if ref is not None:
+            return (self._check_one(ref),)
+        return tuple(
+            self._check_one(StateRef(job, model, version))
+            for job in self.jobs()
+            for model in self.models(job)
+            for version in self.versions(job, model)
+        )
+
+    def _check_one(self, ref: StateRef) -> Finding:
+        with self._opened(ref) as fd:
+            nbytes = 0
+            try:
+                record = self._record(ref, fd)
+                nbytes = record.manifest.layout.nbytes
+                arena = Arena(nbytes)
+                try:
+                    read_bytes(fd, record, arena.view, self._executor)
+                finally:
+                    arena.close()
+            except IntegrityError as error:
+                return Finding(ref, nbytes, str(error))
+            return Finding(ref, nbytes, "")

@@ -1,0 +1,120 @@
+"""Lower bounds on the objective that need no solver, and what each of them admits.
+
+A bound is worth only as much as the set of schedules it holds for, so each carries its class.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+
+from solver.problem import Group, Job, Problem
+
+
+class BoundClass(StrEnum):
+    """Which schedules a bound holds for."""
+
+    UNIVERSAL = "universal"
+    """Every schedule that gives each job one iteration per round, on any placement."""
+    COMMON_CYCLE = "common_cycle"
+    """Every placement on which each group repeats one cycle with every job once in it."""
+    RESTRICTED = "restricted"
+    """Common cycles on the placement of the plan only."""
+
+
+class Proof(StrEnum):
+    """How a bound was found."""
+
+    LOAD = "load"
+    """Busy ticks of all jobs, each at the cheapest price it can have."""
+    CHAIN = "chain"
+    """The longest job alone, at the cheapest price it can have."""
+    ENUMERATION = "enumeration"
+    """Every placement was looked at, each valued by its load and chain."""
+    SEARCH = "search"
+    """CP-SAT searched the timelines exhaustively below this value."""
+
+
+@dataclass(frozen=True, slots=True)
+class Bound:
+    """No schedule of the class has an objective below this value."""
+
+    ticks: int
+    """The value, in priced group-ticks (see `Plan.objective_ticks`)."""
+    bound_class: BoundClass
+    proof: Proof
+
+    def to_json(self) -> dict[str, object]:
+        """The bound as JSON types."""
+        return {"ticks": self.ticks, "class": str(self.bound_class), "proof": str(self.proof)}
+
+
+def load_ticks(jobs: Sequence[Job]) -> int:
+    """Ticks of a cycle in which the jobs occupy their group.
+
+    Jobs that share must each be switched to at least once a cycle; a job alone never is.
+    """
+    busy = sum(job.busy_ticks for job in jobs)
+    if len(jobs) < 2:
+        return busy
+    return busy + sum(least_switch_ticks(job) for job in jobs)
+
+
+def least_switch_ticks(job: Job) -> int:
+    """Cheapest switch to a job."""
+    return min(op.switch_ticks for op in job.ops)
+
+
+def chain_ticks(jobs: Iterable[Job]) -> int:
+    """Longest iteration alone."""
+    return max(job.alone_ticks for job in jobs)
+
+
+def cycle_floor_ticks(jobs: Sequence[Job]) -> int:
+    """No common cycle of these jobs on one group is shorter."""
+    return max(load_ticks(jobs), chain_ticks(jobs))
+
+
+def cycle_limit_ticks(jobs: Iterable[Job]) -> int:
+    """No common cycle of these jobs on one group may be longer, for the slowdown limits."""
+    return min(job.limit_ticks for job in jobs)
+
+
+def may_use(job: Job, group: Group) -> bool:
+    """Whether a job fits a group that has nothing else on it."""
+    return (
+        job.memory_bytes <= group.memory_bytes
+        and job.pool in {None, group.pool}
+        and job.pinned_group in {None, group.id}
+    )
+
+
+def simple_bounds(problem: Problem) -> tuple[Bound, ...]:
+    """Bounds over all placements; empty when a job fits no group."""
+    prices = {
+        job.id: min((group.price for group in problem.groups if may_use(job, group)), default=None)
+        for job in problem.jobs
+    }
+    load = chain = 0
+    for job in problem.jobs:
+        price = prices[job.id]
+        if price is None:
+            return ()
+        load += price * job.busy_ticks
+        chain = max(chain, price * job.alone_ticks)
+    if len(problem.groups) == 1:
+        load = problem.groups[0].price * load_ticks(problem.jobs)
+        return (
+            Bound(
+                problem.groups[0].price * sum(job.busy_ticks for job in problem.jobs),
+                BoundClass.UNIVERSAL,
+                Proof.LOAD,
+            ),
+            Bound(load, BoundClass.COMMON_CYCLE, Proof.LOAD),
+            Bound(chain, BoundClass.COMMON_CYCLE, Proof.CHAIN),
+        )
+    return (
+        Bound(load, BoundClass.UNIVERSAL, Proof.LOAD),
+        Bound(chain, BoundClass.COMMON_CYCLE, Proof.CHAIN),
+    )

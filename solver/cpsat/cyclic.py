@@ -1,0 +1,193 @@
+"""The shortest cycle in which one group serves each of its jobs once, with proof.
+
+First the cycle length is minimised; then, among the timelines of that length, the weighted sum
+of the jobs' spans (first start to last end and wait), which lets an iteration end early.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import StrEnum
+
+from ortools.sat.python import cp_model
+
+from solver.bounds import cycle_floor_ticks
+from solver.cpsat import constraints
+from solver.cpsat.variables import CyclicVariables, add_variables
+from solver.plan import Timeline, Timing
+from solver.problem import Job
+
+MAX_DETERMINISTIC_S = {"cycle": 60.0, "span": 1.0}
+"""Effort per stage in CP-SAT's deterministic seconds, so that the same input gives the same plan
+on a slow machine; the span is a nicety and gets little."""
+
+
+class Stage(StrEnum):
+    """What is minimised."""
+
+    CYCLE = "cycle"
+    SPAN = "span"
+
+
+class Ending(StrEnum):
+    """How CP-SAT ended a stage."""
+
+    OPTIMAL = "optimal"
+    FEASIBLE = "feasible"
+    INFEASIBLE = "infeasible"
+    UNKNOWN = "unknown"
+    INVALID = "invalid"
+
+
+_ENDINGS = {
+    cp_model.OPTIMAL: Ending.OPTIMAL,
+    cp_model.FEASIBLE: Ending.FEASIBLE,
+    cp_model.INFEASIBLE: Ending.INFEASIBLE,
+    cp_model.UNKNOWN: Ending.UNKNOWN,
+    cp_model.MODEL_INVALID: Ending.INVALID,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Effort:
+    """How hard to try."""
+
+    seconds: float
+    """Wall time, as far as CP-SAT keeps it."""
+    seed: int = 0
+    num_workers: int = 1
+    """More than one makes plans depend on chance."""
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What one stage found."""
+
+    ending: Ending
+    timeline: Timeline | None
+    bound_ticks: int
+    """No cycle is shorter (stage `cycle`), no weighted span smaller (stage `span`)."""
+
+
+OnTimeline = Callable[[Timeline], None]
+
+
+def shortest_cycle(
+    group: str,
+    jobs: tuple[Job, ...],
+    hint: Timeline | None,
+    effort: Effort,
+    on_timeline: OnTimeline = lambda _: None,
+) -> Answer:
+    """Minimise the cycle length of the jobs on one group.
+
+    `hint` is a valid timeline: nothing longer is looked at. `on_timeline` is told each better
+    timeline as it is found.
+    """
+    floor = cycle_floor_ticks(jobs)
+    longest = min(job.limit_ticks for job in jobs)
+    if hint is not None:
+        longest = min(longest, hint.cycle_ticks)
+    if floor > longest:
+        return Answer(Ending.INFEASIBLE, None, floor)
+    model = cp_model.CpModel()
+    variables = _build(model, jobs, floor, longest)
+    model.minimize(variables.cycle)
+    _add_hint(model, variables, hint)
+    return _solve(model, group, variables, effort, Stage.CYCLE, on_timeline)
+
+
+def least_span(
+    jobs: tuple[Job, ...],
+    timeline: Timeline,
+    effort: Effort,
+    on_timeline: OnTimeline = lambda _: None,
+) -> Answer:
+    """Minimise the weighted sum of the jobs' spans at the cycle length of a valid timeline."""
+    model = cp_model.CpModel()
+    variables = _build(model, jobs, timeline.cycle_ticks, timeline.cycle_ticks)
+    spans = [
+        loop[0].job.weight * (loop[-1].start + _tail(loop[-1].job) - loop[0].start)
+        for loop in variables.ops
+    ]
+    model.minimize(sum(spans))
+    _add_hint(model, variables, timeline)
+    return _solve(model, timeline.group, variables, effort, Stage.SPAN, on_timeline)
+
+
+def _tail(job: Job) -> int:
+    return job.ops[-1].duration_ticks + job.ops[-1].wait_ticks
+
+
+def _build(
+    model: cp_model.CpModel, jobs: tuple[Job, ...], shortest: int, longest: int
+) -> CyclicVariables:
+    variables = add_variables(model, jobs, shortest, longest)
+    constraints.add_positions(model, variables)
+    constraints.add_precedence(model, variables)
+    constraints.add_switches(model, variables)
+    constraints.add_one_switch_per_job(model, variables)
+    constraints.add_exclusivity(model, variables)
+    constraints.add_load(model, variables)
+    constraints.add_slowdown_limits(model, variables)
+    return variables
+
+
+def _add_hint(model: cp_model.CpModel, variables: CyclicVariables, hint: Timeline | None) -> None:
+    if hint is None:
+        return
+    model.add_hint(variables.cycle, hint.cycle_ticks)
+    at = {(timing.job, timing.op): timing for timing in hint.timings}
+    for loop in variables.ops:
+        for here in loop:
+            timing = at[here.job.id, here.op.name]
+            model.add_hint(here.start, timing.start_ticks + timing.wraps * hint.cycle_ticks)
+
+
+class _Listener(cp_model.CpSolverSolutionCallback):
+    def __init__(self, told: Callable[[Callable[[cp_model.IntVar], int]], None]) -> None:
+        super().__init__()
+        self._told = told
+
+    def on_solution_callback(self) -> None:
+        self._told(self.value)
+
+
+def _solve(
+    model: cp_model.CpModel,
+    group: str,
+    variables: CyclicVariables,
+    effort: Effort,
+    stage: Stage,
+    on_timeline: OnTimeline,
+) -> Answer:
+    solver = cp_model.CpSolver()
+    solver.parameters.max_time_in_seconds = max(effort.seconds, 0.01)
+    solver.parameters.max_deterministic_time = MAX_DETERMINISTIC_S[stage]
+    solver.parameters.num_workers = effort.num_workers
+    solver.parameters.random_seed = effort.seed
+    status = solver.solve(
+        model,
+        _Listener(lambda value: on_timeline(_read(group, variables, value))),
+    )
+    ending = _ENDINGS[status]
+    bound = int(solver.best_objective_bound) if ending != Ending.INVALID else 0
+    if ending not in {Ending.OPTIMAL, Ending.FEASIBLE}:
+        return Answer(ending, None, bound)
+    return Answer(ending, _read(group, variables, solver.value), bound)
+
+
+def _read(
+    group: str, variables: CyclicVariables, value: Callable[[cp_model.IntVar], int]
+) -> Timeline:
+    cycle = value(variables.cycle)
+    timings = []
+    for loop in variables.ops:
+        anchor = value(loop[0].start) // cycle
+        for here in loop:
+            start = value(here.start)
+            timings.append(
+                Timing(here.job.id, here.op.name, start % cycle, start // cycle - anchor)
+            )
+    return Timeline(group, cycle, tuple(timings))

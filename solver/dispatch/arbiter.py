@@ -1,0 +1,319 @@
+"""Grants leases: events in, instructions out, no clock, no I/O.
+
+Simulator and runtime run this very state machine. A function is queued at its groups when it is
+ready, granted all of them at once, and released. On each group one function holds the lease and
+one more may be admitted ahead. Who is next is the rule's decision; the arbiter adds what must hold
+under any rule: exclusivity, all groups of a gang or none, and a bound on being overtaken.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+from solver.dispatch import explain, invariants, outlook
+from solver.dispatch.events import (
+    Ended,
+    Event,
+    GroupAdded,
+    GroupLost,
+    JobLeft,
+    PlanAdopted,
+    Ready,
+    Started,
+    Withdrawn,
+    Woke,
+)
+from solver.dispatch.explain import Lease, Waiting
+from solver.dispatch.instructions import Admit, Instruction, Prefetch, WakeAt
+from solver.dispatch.lifecycle import Entry, Step
+from solver.dispatch.rules import PlanOrderWithBackfill
+from solver.dispatch.table import Group, Table
+from solver.dispatch.views import Hold, Rule, Run
+from solver.errors import DispatchError
+
+
+@dataclass(frozen=True, slots=True)
+class Fairness:
+    """When a function has been passed over enough, and goes first under any rule."""
+
+    max_overtaken: int = 16
+    """Times younger functions may get a group it wants: more than the jobs that usually share a
+    group, so that plan order is not disturbed."""
+    max_stretch: int = 8
+    """It goes first once it was overtaken for this many times its own length plus the longest
+    overtaker's."""
+
+    def is_urgent(self, entry: Entry) -> bool:
+        """Whether the function goes first from now on."""
+        limit_ticks = self.max_stretch * (entry.ref.duration_ticks + entry.longest_overtaker_ticks)
+        return entry.num_overtaken >= self.max_overtaken or (entry.overtaken_ticks > limit_ticks)
+
+
+class Arbiter:
+    """Decides which LLM function gets which groups when.
+
+    Parameters
+    ----------
+    rule
+        Who is next; plan order with backfill by default.
+    fairness
+        Bound on being overtaken.
+    lead_ticks
+        How long before the expected end of a lease its successor is bound, if it is not the planned
+        one: long enough for the round trip of an admission, short enough that something planned may
+        still come first.
+    """
+
+    def __init__(
+        self, rule: Rule | None = None, *, fairness: Fairness | None = None, lead_ticks: int = 20
+    ) -> None:
+        self._rule = PlanOrderWithBackfill() if rule is None else rule
+        self._fairness = Fairness() if fairness is None else fairness
+        self._lead_ticks = lead_ticks
+        self._table = Table()
+        self._wakes: list[tuple[int, str]] = []
+        self._now = 0
+
+    def handle(self, event: Event, now: int) -> tuple[Instruction, ...]:
+        """Take one event and say what to do.
+
+        Parameters
+        ----------
+        event
+            What happened.
+        now
+            Tick (1 ms) it happened at; one that lies before an earlier event's counts as that one.
+
+        Raises
+        ------
+        DispatchError
+            The event is illegal here; nothing has changed.
+        """
+        self._now = now = max(now, self._now)
+        out: list[Instruction] = []
+        dirty = self._apply(event, now, out)
+        self._settle(dirty, now, out)
+        if isinstance(event, GroupLost | Withdrawn):
+            for name in dirty:
+                self._table.drop_if_idle(name)
+        return tuple(out)
+
+    def waiting(self, now: int) -> tuple[Waiting, ...]:
+        """Functions that wait for a group, oldest first, each with the reason in plain words."""
+        return explain.waiting(self._table, self._urgent, now)
+
+    def holder(self, group: str) -> Lease | None:
+        """Lease in force on the group; None if it is free or unknown."""
+        known = self._table.groups.get(group)
+        return None if known is None else explain.lease(known.holder, self._now)
+
+    def ahead(self, group: str) -> Lease | None:
+        """Lease that follows on the group; None if nothing is admitted ahead."""
+        known = self._table.groups.get(group)
+        return None if known is None else explain.lease(known.ahead, self._now)
+
+    def num_waiting(self, group: str) -> int:
+        """Functions that wait for the group, one admitted ahead included."""
+        known = self._table.groups.get(group)
+        return 0 if known is None else len(known.queue) + (known.ahead is not None)
+
+    def check(self) -> None:
+        """Raise DispatchError if an invariant is broken."""
+        invariants.check(self._table, self._fairness.max_overtaken)
+
+    def _apply(self, event: Event, now: int, out: list[Instruction]) -> list[str]:
+        """Change the table; returns the groups that need a decision."""
+        table = self._table
+        match event:
+            case Ready(ref):
+                return list(table.enqueue(ref, now).ref.groups)
+            case Started(function_id):
+                self._start(table.find(function_id), now, out)
+                return []
+            case Ended(function_id):
+                return self._depart(table.find(function_id), Step.ENDED, now, out)
+            case Withdrawn(function_id):
+                return self._depart(table.find(function_id), Step.WITHDRAWN, now, out)
+            case GroupAdded(name):
+                return self._add_group(name)
+            case GroupLost(name):
+                return self._lose_group(name, now, out)
+            case JobLeft(name):
+                table.jobs.pop(name, None)
+                return table.plan.groups_of(name)
+            case PlanAdopted(plan):
+                table.adopt(plan)
+                return list(table.groups)
+            case Woke():
+                return list(self._woken(now, out))
+
+    def _start(self, entry: Entry, now: int, out: list[Instruction]) -> None:
+        was_alive = entry.is_alive
+        entry.move(Step.STARTED, now)
+        if not was_alive:
+            return
+        entry.started_at = now
+        for group in self._table.groups_of(entry):
+            if group.holder is entry:
+                self._prefetch(group, now, out)
+
+    def _depart(self, entry: Entry, step: Step, now: int, out: list[Instruction]) -> list[str]:
+        was_alive = entry.is_alive
+        left = [g for g in self._table.groups_of(entry) if g.holder is entry] if was_alive else []
+        self._table.depart(entry, step, now)
+        for group in left:
+            group.prefetched = None
+            # Its start came before the news that its predecessor had ended.
+            if group.holder is not None and group.holder.started_at is not None:
+                self._prefetch(group, now, out)
+        return list(entry.ref.groups) if was_alive else []
+
+    def _add_group(self, name: str) -> list[str]:
+        group = self._table.group(name)
+        if group.is_present:
+            raise DispatchError(f"group {name!r} is there already; add it once, until it is lost")
+        group.is_present = True
+        return [name]
+
+    def _lose_group(self, name: str, now: int, out: list[Instruction]) -> list[str]:
+        """End what was granted there, as a whole; what queues there waits for its return."""
+        group = self._table.groups.get(name)
+        if group is None or not group.is_present:
+            raise DispatchError(f"group {name!r} is not there; add it before it can be lost")
+        group.is_present = False
+        dirty = {name}
+        for entry in (group.ahead, group.holder):
+            if entry is not None:
+                dirty.update(self._depart(entry, Step.GROUP_LOST, now, out))
+        # A gang that can no longer be placed stops reserving the groups that are left.
+        dirty.update(other for entry in group.queue.values() for other in entry.ref.groups)
+        return sorted(dirty)
+
+    def _woken(self, now: int, out: list[Instruction]) -> Iterator[str]:
+        if self._wakes and self._wakes[0][0] > now:
+            # The timer rang early.
+            out.append(WakeAt(self._wakes[0][0]))
+        while self._wakes and self._wakes[0][0] <= now:
+            tick, name = heapq.heappop(self._wakes)
+            group = self._table.groups.get(name)
+            if group is not None and group.wake_at == tick:
+                group.wake_at = None
+                yield name
+
+    def _settle(self, dirty: Iterable[str], now: int, out: list[Instruction]) -> None:
+        pending = list(dirty)
+        while pending:
+            group = self._table.groups.get(pending.pop(0))
+            if group is None:
+                continue
+            entry = self._pick(group, now, out)
+            if entry is not None:
+                pending.extend(name for name in entry.ref.groups if name not in pending)
+
+    def _pick(self, group: Group, now: int, out: list[Instruction]) -> Entry | None:
+        """Grant the group's free place if the time for it has come."""
+        self._count_idle(group, now)
+        group.hold = None
+        if not group.is_present or group.ahead is not None or not group.queue:
+            group.wake_at = None
+            return None
+        entry, index = self._urgent(group), None
+        if entry is None:
+            entry, index = self._choose(group, now, out)
+        elif not self._is_grantable(entry, group):
+            entry = None
+        if entry is None:
+            group.idle_since = now if group.holder is None else None
+            return None
+        group.wake_at = None
+        if index is not None:
+            group.cursor.advance(index)
+        for other in self._table.groups_of(entry):
+            if other is not group or index is None:
+                other.cursor.serve(entry.ref.job, entry.ref.op)
+        self._grant(entry, now, out)
+        return entry
+
+    def _choose(
+        self, group: Group, now: int, out: list[Instruction]
+    ) -> tuple[Entry | None, int | None]:
+        """Ask the rule: function to grant, and its slot if its turn has come.
+
+        A function that is not the planned one is bound late, since something planned may become
+        ready until then.
+        """
+        candidates = tuple(e for e in group.queue.values() if self._is_grantable(e, group))
+        if not candidates:
+            group.wake_at = None
+            return None, None
+        view = outlook.view(self._table, group, candidates, now)
+        choice = self._rule.choose(view)
+        planned = next(iter(view.upcoming), None)
+        if isinstance(choice, Run) and planned is not None and choice.id == planned.id:
+            return self._table.find(choice.id), planned.index
+        bind_at = view.free_at - self._lead_ticks
+        if group.holder is not None and now < bind_at:
+            self._wake(group, bind_at, out)
+            return None, None
+        if isinstance(choice, Hold):
+            group.hold = choice if group.holder is None else None
+            self._wake(group, max(choice.until, now + 1), out)
+            return None, None
+        if choice.id not in {candidate.id for candidate in view.queue}:
+            raise DispatchError(
+                f"rule {self._rule!r} chose {choice.id!r} for {group.name!r}, which is not among "
+                f"its candidates; a rule may only choose from GroupView.queue"
+            )
+        return self._table.find(choice.id), None
+
+    def _grant(self, entry: Entry, now: int, out: list[Instruction]) -> None:
+        is_ahead = self._table.grant(entry, now)
+        out.append(Admit(entry.ref.id, entry.ref.groups, is_ahead))
+        for group in self._table.groups_of(entry):
+            group.idle_since = None
+            if group.ahead is entry:
+                self._prefetch(group, now, out)
+
+    def _prefetch(self, group: Group, now: int, out: list[Instruction]) -> None:
+        """Announce the job that follows the holder, unless it was announced or is the holder."""
+        following = outlook.following(self._table, group, now)
+        holder = group.holder
+        if following is None or holder is None or following == group.prefetched:
+            return
+        if following[0] != holder.ref.job:
+            group.prefetched = following
+            out.append(Prefetch(group.name, *following))
+
+    def _wake(self, group: Group, tick: int, out: list[Instruction]) -> None:
+        if group.wake_at != tick:
+            group.wake_at = tick
+            heapq.heappush(self._wakes, (tick, group.name))
+            out.append(WakeAt(tick))
+
+    def _count_idle(self, group: Group, now: int) -> None:
+        """Time the group stood idle although functions queued counts as being overtaken."""
+        if group.idle_since is None:
+            return
+        for entry in group.queue.values():
+            entry.overtaken_ticks += max(now - max(group.idle_since, entry.ready_at), 0)
+        group.idle_since = None
+
+    def _urgent(self, group: Group) -> Entry | None:
+        """Oldest function at the group that goes first under any rule."""
+        for entry in group.queue.values():
+            if self._fairness.is_urgent(entry) and self._table.is_placeable(entry):
+                return entry
+        return None
+
+    def _is_grantable(self, entry: Entry, asking: Group) -> bool:
+        """Whether its groups besides the asking one have a place and are not reserved."""
+        return all(
+            group is asking
+            or (group.is_present and group.ahead is None and self._urgent(group) in {None, entry})
+            for group in self._table.groups_of(entry)
+        )
+
+
+__all__ = ["Arbiter", "Fairness", "Lease", "Waiting"]

@@ -1,0 +1,180 @@
+"""The arbiter's memory: which functions queue at, hold or follow on which group."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from solver.dispatch.events import DispatchPlan, FunctionRef
+from solver.dispatch.lifecycle import Entry, Step
+from solver.dispatch.orders import Cursor, PlanIndex
+from solver.dispatch.progress import Progress
+from solver.dispatch.views import Hold
+from solver.errors import DispatchError
+
+MAX_DEPARTED = 4096
+"""Functions remembered after their end, so that late events find their history."""
+
+
+@dataclass(slots=True, eq=False)
+class Group:
+    """One group: a queue, the function that holds it, and the one admitted ahead."""
+
+    name: str
+    cursor: Cursor
+    is_present: bool = False
+    queue: dict[str, Entry] = field(default_factory=dict)
+    """Ready functions that want it, oldest first."""
+    holder: Entry | None = None
+    ahead: Entry | None = None
+    last_served: tuple[str, str] | None = None
+    """Job and op granted last."""
+    hold: Hold | None = None
+    """Planned op it is kept idle for."""
+    idle_since: int | None = None
+    """Tick since which it stands idle although functions queue."""
+    wake_at: int | None = None
+    """Tick a decision was put off to."""
+    prefetched: tuple[str, str] | None = None
+    """Job and op announced since the lease began."""
+
+
+class Table:
+    """Functions, groups and jobs; every change goes through `Entry.move`."""
+
+    def __init__(self) -> None:
+        self.groups: dict[str, Group] = {}
+        self.alive: dict[str, Entry] = {}
+        self.jobs: dict[str, Progress] = {}
+        self.plan = PlanIndex(DispatchPlan())
+        self._departed: OrderedDict[str, Entry] = OrderedDict()
+        self._num_ready = 0
+        self._num_grants = 0
+
+    def group(self, name: str) -> Group:
+        """The group, made on first mention (absent until it is added)."""
+        group = self.groups.get(name)
+        if group is None:
+            group = Group(name, Cursor(self.plan.plan.orders.get(name, ()), None))
+            self.groups[name] = group
+        return group
+
+    def groups_of(self, entry: Entry) -> Iterator[Group]:
+        """Groups the function wants or holds."""
+        return (self.group(name) for name in entry.ref.groups)
+
+    def find(self, function_id: str) -> Entry:
+        """Look up a function by id, one that departed not long ago included.
+
+        Raises
+        ------
+        DispatchError
+            No such function.
+        """
+        entry = self.alive.get(function_id) or self._departed.get(function_id)
+        if entry is None:
+            raise DispatchError(
+                f"function {function_id!r} is unknown: it was never ready, or ended long ago; "
+                "send Ready before any other event of a function"
+            )
+        return entry
+
+    def adopt(self, plan: DispatchPlan) -> None:
+        """Put a plan in force; each order goes on behind what its group served last."""
+        self.plan = PlanIndex(plan)
+        for group in self.groups.values():
+            group.cursor = Cursor(plan.orders.get(group.name, ()), group.last_served)
+
+    def enqueue(self, ref: FunctionRef, now: int) -> Entry:
+        """A function is ready: for the first time, or again after it departed."""
+        if not ref.groups or len(set(ref.groups)) != len(ref.groups):
+            raise DispatchError(
+                f"function {ref.id!r} of job {ref.job!r} names groups {ref.groups}: "
+                "name at least one group, and each once"
+            )
+        earlier = self.alive.get(ref.id) or self._departed.get(ref.id)
+        entry = Entry(ref=ref, order=self._num_ready + 1, ready_at=now)
+        if earlier is not None:
+            entry.stage, entry.history = earlier.stage, earlier.history
+        entry.move(Step.READY, now)
+        self._num_ready += 1
+        self._departed.pop(ref.id, None)
+        self.alive[ref.id] = entry
+        for group in self.groups_of(entry):
+            group.queue[ref.id] = entry
+        self.jobs.setdefault(ref.job, Progress(now)).begin(entry)
+        return entry
+
+    def grant(self, entry: Entry, now: int) -> bool:
+        """Give the function all its groups; returns whether it is ahead on any of them."""
+        entry.move(Step.ADMIT, now)
+        self._num_grants += 1
+        entry.grant_order = self._num_grants
+        overtaken: dict[str, Entry] = {}
+        for group in self.groups_of(entry):
+            del group.queue[entry.ref.id]
+            group.last_served = (entry.ref.job, entry.ref.op)
+            if group.holder is None:
+                group.holder = entry
+            else:
+                group.ahead = entry
+            for other_id, other in group.queue.items():
+                if other.order > entry.order:
+                    break
+                if self.is_placeable(other):
+                    overtaken[other_id] = other
+        for other in overtaken.values():
+            other.num_overtaken += 1
+            other.overtaken_ticks += entry.ref.duration_ticks
+            other.longest_overtaker_ticks = max(
+                other.longest_overtaker_ticks, entry.ref.duration_ticks
+            )
+        self._note_held(entry, now)
+        job = self.jobs.get(entry.ref.job)
+        if job is not None:
+            job.waited_ticks += now - entry.ready_at
+        return entry.held_at is None
+
+    def depart(self, entry: Entry, step: Step, now: int) -> None:
+        """The function leaves queue or groups; who was ahead of it takes over."""
+        was_alive, had_lease = entry.is_alive, entry.grant_order > 0
+        entry.move(step, now)
+        if not was_alive:
+            return
+        for group in self.groups_of(entry):
+            group.queue.pop(entry.ref.id, None)
+            if group.ahead is entry:
+                group.ahead = None
+            if group.holder is entry:
+                group.holder, group.ahead = group.ahead, None
+                if group.holder is not None:
+                    self._note_held(group.holder, now)
+        self._forget(entry, now, had_lease=had_lease)
+
+    def is_placeable(self, entry: Entry) -> bool:
+        """Whether all its groups are there."""
+        return all(group.is_present for group in self.groups_of(entry))
+
+    def drop_if_idle(self, name: str) -> None:
+        """Forget an absent group nobody waits for."""
+        group = self.groups.get(name)
+        if group is not None and not group.is_present and not group.queue:
+            del self.groups[name]
+
+    def _note_held(self, entry: Entry, now: int) -> None:
+        if all(group.holder is entry for group in self.groups_of(entry)):
+            entry.held_at = now
+
+    def _forget(self, entry: Entry, now: int, *, had_lease: bool) -> None:
+        del self.alive[entry.ref.id]
+        self._departed[entry.ref.id] = entry
+        if len(self._departed) > MAX_DEPARTED:
+            self._departed.popitem(last=False)
+        job = self.jobs.get(entry.ref.job)
+        if job is not None:
+            job.alive.pop(entry.ref.id, None)
+            if had_lease:
+                job.note_end(entry.ref.op, now)
+            else:
+                job.waited_ticks += now - entry.ready_at

@@ -1,0 +1,116 @@
+"""What a solve ended with; no status is ever flattened into another."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from solver.bounds import Bound, BoundClass
+from solver.plan import Plan
+
+
+class Status(StrEnum):
+    """How a solve ended."""
+
+    OPTIMAL = "optimal"
+    """The plan's objective equals a bound over all placements and common cycles."""
+    FEASIBLE = "feasible"
+    """The solver finished with a plan, without proof that none is better."""
+    INFEASIBLE = "infeasible"
+    """Proven: no plan keeps every requirement. The reason says which cannot hold."""
+    UNKNOWN = "unknown"
+    """The solver ended without an answer, or no plan was found and none was excluded."""
+    OUT_OF_TIME = "out_of_time"
+    """The budget ended before a proof."""
+
+
+class Source(StrEnum):
+    """Who made the plan."""
+
+    GREEDY = "greedy"
+    CPSAT = "cpsat"
+
+
+@dataclass(frozen=True, slots=True)
+class Incumbent:
+    """A better plan met on the way."""
+
+    seconds: float
+    """Seconds since the solve began."""
+    objective_ticks: int
+    source: Source
+
+    def to_json(self) -> dict[str, object]:
+        """The incumbent as JSON types."""
+        return {
+            "seconds": self.seconds,
+            "objective_ticks": self.objective_ticks,
+            "source": str(self.source),
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """A status, the best verified plan, and what is proven about it."""
+
+    status: Status
+    seconds: float
+    """Seconds the solve took."""
+    plan: Plan | None = None
+    """The best plan, verified independently; None if there is none."""
+    source: Source | None = None
+    """Who made the plan; None without one."""
+    bounds: tuple[Bound, ...] = ()
+    """Everything proven, of every class."""
+    reason: str = ""
+    """Plain words: why there is no plan, or why the solver's plan does not serve."""
+    incumbents: tuple[Incumbent, ...] = ()
+    """Plans met on the way, the greedy one first."""
+
+    @property
+    def is_verified(self) -> bool:
+        """Whether there is a plan: none is given out before it passed `solver.verify`."""
+        return self.plan is not None
+
+    @property
+    def bound(self) -> Bound | None:
+        """The strongest bound over all placements; the wider class among equals."""
+        admitting = [entry for entry in self.bounds if entry.bound_class != BoundClass.RESTRICTED]
+        return max(
+            admitting,
+            key=lambda entry: (entry.ticks, entry.bound_class == BoundClass.UNIVERSAL),
+            default=None,
+        )
+
+    @property
+    def bound_ticks(self) -> int | None:
+        """Value of `bound`."""
+        return None if self.bound is None else self.bound.ticks
+
+    @property
+    def bound_class(self) -> BoundClass | None:
+        """Class of `bound`."""
+        return None if self.bound is None else self.bound.bound_class
+
+    @property
+    def gap(self) -> float | None:
+        """(objective - bound) ÷ objective: what a better plan could at most still gain."""
+        if self.plan is None or self.bound_ticks is None:
+            return None
+        return (self.plan.objective_ticks - self.bound_ticks) / self.plan.objective_ticks
+
+    def to_json(self) -> dict[str, object]:
+        """The result as JSON types."""
+        return {
+            "status": str(self.status),
+            "source": None if self.source is None else str(self.source),
+            "plan": None if self.plan is None else self.plan.to_json(),
+            "bound_ticks": self.bound_ticks,
+            "bound_class": None if self.bound_class is None else str(self.bound_class),
+            "bounds": [entry.to_json() for entry in self.bounds],
+            "gap": self.gap,
+            "is_verified": self.is_verified,
+            "seconds": self.seconds,
+            "reason": self.reason,
+            "incumbents": [entry.to_json() for entry in self.incumbents],
+        }

@@ -1,0 +1,344 @@
+"""Discrete-event simulation of jobs on groups, driven by the arbiter and rule of the runtime."""
+
+from __future__ import annotations
+
+import heapq
+import math
+import random
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from solver.dispatch.arbiter import Arbiter
+from solver.dispatch.events import (
+    TICKS_PER_S,
+    DispatchPlan,
+    Ended,
+    Event,
+    FunctionRef,
+    GroupAdded,
+    JobLeft,
+    PlanAdopted,
+    Ready,
+    Slot,
+    Started,
+    Woke,
+)
+from solver.dispatch.instructions import Admit, WakeAt
+from solver.dispatch.views import Rule
+from solver.errors import ProblemError
+from solver.saving import Usage, saving, work_done
+from solver.trace import LeaseRecord
+
+
+@dataclass(frozen=True, slots=True)
+class SimOp:
+    """One op of a simulated job: a lease, then a wait without a group."""
+
+    name: str
+    duration_s: float
+    """Mean length of the lease without swap."""
+    wait_s: float
+    """Mean wait between its end and the next op."""
+    groups: tuple[str, ...] = ("group-0",)
+    """Groups it needs at once."""
+
+    def __post_init__(self) -> None:
+        if not (0 < self.duration_s < math.inf and 0 <= self.wait_s < math.inf):
+            raise ProblemError(
+                f"op {self.name!r} has duration_s={self.duration_s} and wait_s={self.wait_s}; "
+                "give a positive, finite duration and a finite wait of at least 0"
+            )
+
+
+@dataclass(frozen=True, slots=True)
+class SimJob:
+    """A simulated job: its ops in a loop."""
+
+    name: str
+    ops: tuple[SimOp, ...]
+    iterations: int
+    duration_cv: float = 0.0
+    """Standard deviation ÷ mean of a lease (lognormal)."""
+    wait_cv: float = 0.0
+    """Standard deviation ÷ mean of a wait (lognormal)."""
+    swap_s: float = 0.0
+    """Time to bring its state to a group that another job used last."""
+
+    def __post_init__(self) -> None:
+        if not self.ops or self.iterations < 1:
+            raise ProblemError(
+                f"job {self.name!r} has {len(self.ops)} ops and {self.iterations} iterations; "
+                "give it at least one of each"
+            )
+        if min(self.duration_cv, self.wait_cv, self.swap_s) < 0:
+            raise ProblemError(f"job {self.name!r} has a negative cv or swap time; give 0 or more")
+
+    def draw_ticks(self, seed: int, iteration: int, index: int) -> tuple[int, int]:
+        """Length of one lease and of the wait after it, in ticks.
+
+        A function of seed, job, iteration and op alone: the same under every rule and plan
+        (common random numbers).
+        """
+        rng = random.Random(f"{seed}:{self.name}:{iteration}:{index}")
+        op = self.ops[index]
+        duration_s = _lognormal(rng, op.duration_s, self.duration_cv)
+        wait_s = _lognormal(rng, op.wait_s, self.wait_cv)
+        return max(round(duration_s * TICKS_PER_S), 1), round(wait_s * TICKS_PER_S)
+
+    def alone_ticks(self, seed: int) -> int:
+        """Ticks the job takes with groups of its own, its last wait included."""
+        return sum(
+            sum(self.draw_ticks(seed, iteration, index))
+            for iteration in range(self.iterations)
+            for index in range(len(self.ops))
+        )
+
+    def busy_ticks(self, seed: int) -> int:
+        """Ticks of its leases, swaps left out."""
+        return sum(
+            self.draw_ticks(seed, iteration, index)[0]
+            for iteration in range(self.iterations)
+            for index in range(len(self.ops))
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Handoff:
+    """Time between the decision to admit a function and its start on a free group."""
+
+    cold_ticks: int = 5
+    ahead_ticks: int = 1
+    """The same, from the end of the lease before it, if it was admitted ahead."""
+
+
+@dataclass(frozen=True, slots=True)
+class Simulation:
+    """What happened."""
+
+    records: tuple[LeaseRecord, ...]
+    """Leases by start."""
+    finished_ticks: Mapping[str, int]
+    """Job → tick its last wait ended at."""
+    alone_ticks: Mapping[str, int]
+    """Job → ticks it takes alone, from the same draws."""
+    busy_ticks: Mapping[str, int]
+    """Job → ticks of its leases, swaps left out."""
+    iterations: Mapping[str, int]
+    num_groups: int
+
+    @property
+    def makespan_ticks(self) -> int:
+        """Tick the last job ended at."""
+        return max(self.finished_ticks.values())
+
+    @property
+    def slowdowns(self) -> dict[str, float]:
+        """Job → time shared ÷ time alone."""
+        return {job: end / self.alone_ticks[job] for job, end in self.finished_ticks.items()}
+
+    @property
+    def makespan_ratio(self) -> float:
+        """Makespan ÷ what no schedule on one group can beat: max(sum of busy, longest alone)."""
+        return self.makespan_ticks / max(sum(self.busy_ticks.values()), *self.alone_ticks.values())
+
+    @property
+    def saving(self) -> float:
+        """Saving over a set of groups of its own for each job (`solver.saving`)."""
+        work_s = work_done(
+            [
+                (count, self.alone_ticks[job] / count / TICKS_PER_S)
+                for job, count in self.iterations.items()
+            ]
+        )
+        shared = Usage(self.num_groups * self.makespan_ticks / TICKS_PER_S, work_s)
+        alone_s = sum(self.alone_ticks.values()) / TICKS_PER_S
+        return saving(shared, Usage(self.num_groups * alone_s, work_s))
+
+
+@dataclass(slots=True)
+class _Running:
+    """A function on its way through the simulated cluster."""
+
+    job: SimJob
+    iteration: int
+    index: int
+    ready_tick: int
+    started_tick: int = 0
+    swap_ticks: int = 0
+
+
+@dataclass(slots=True)
+class _Cluster:
+    """The simulated cluster: an event queue, and what the groups physically do."""
+
+    arbiter: Arbiter
+    seed: int
+    handoff: Handoff
+    events: list[tuple[int, int, Event]] = field(default_factory=list)
+    num_events: int = 0
+    functions: dict[str, _Running] = field(default_factory=dict)
+    resident: dict[str, str] = field(default_factory=dict)
+    """Group → job whose state is on it."""
+    admitted: dict[str, list[str]] = field(default_factory=dict)
+    """Group → admitted functions, the running one first."""
+    records: list[LeaseRecord] = field(default_factory=list)
+    finished: dict[str, int] = field(default_factory=dict)
+
+    def push(self, tick: int, event: Event) -> None:
+        """Let the event happen at the tick; events of one tick happen in order of their push."""
+        heapq.heappush(self.events, (tick, self.num_events, event))
+        self.num_events += 1
+
+    def make_ready(self, job: SimJob, iteration: int, index: int, tick: int) -> None:
+        """The op's inputs are there at the tick."""
+        op = job.ops[index]
+        name = f"{job.name}:{iteration}:{op.name}"
+        self.functions[name] = _Running(job, iteration, index, tick)
+        expected = round(op.duration_s * TICKS_PER_S)
+        self.push(tick, Ready(FunctionRef(name, job.name, op.name, iteration, op.groups, expected)))
+
+    def run(self) -> None:
+        """Work through all events."""
+        while self.events:
+            now, _, event = heapq.heappop(self.events)
+            if isinstance(event, Started):
+                self._begin(event.id, now)
+            elif isinstance(event, Ended):
+                self._end(event.id, now)
+            for instruction in self.arbiter.handle(event, now):
+                if isinstance(instruction, Admit):
+                    for group in instruction.groups:
+                        self.admitted.setdefault(group, []).append(instruction.id)
+                    self._start_if_free(instruction.id, now + self.handoff.cold_ticks)
+                elif isinstance(instruction, WakeAt):
+                    self.push(instruction.tick, Woke())
+
+    def _start_if_free(self, name: str, tick: int) -> None:
+        running = self.functions[name]
+        groups = running.job.ops[running.index].groups
+        if all(self.admitted[group][0] == name for group in groups):
+            self.push(tick, Started(name))
+
+    def _begin(self, name: str, now: int) -> None:
+        running = self.functions[name]
+        job, groups = running.job, running.job.ops[running.index].groups
+        running.started_tick = now
+        if any(self.resident.get(group) != job.name for group in groups):
+            running.swap_ticks = round(job.swap_s * TICKS_PER_S)
+        self.resident.update(dict.fromkeys(groups, job.name))
+        duration, _ = job.draw_ticks(self.seed, running.iteration, running.index)
+        self.push(now + running.swap_ticks + duration, Ended(name))
+
+    def _end(self, name: str, now: int) -> None:
+        running = self.functions.pop(name)
+        self.records.extend(_records(name, running, now))
+        for group in running.job.ops[running.index].groups:
+            self.admitted[group].pop(0)
+        for group in running.job.ops[running.index].groups:
+            if self.admitted[group]:
+                self._start_if_free(self.admitted[group][0], now + self.handoff.ahead_ticks)
+        job = running.job
+        _, wait = job.draw_ticks(self.seed, running.iteration, running.index)
+        iteration, index = running.iteration, running.index + 1
+        if index == len(job.ops):
+            iteration, index = iteration + 1, 0
+        if iteration < job.iterations:
+            self.make_ready(job, iteration, index, now + wait)
+        else:
+            self.finished[job.name] = now + wait
+            self.push(now, JobLeft(job.name))
+
+
+def simulate(
+    jobs: Sequence[SimJob],
+    plan: DispatchPlan | None = None,
+    rule: Rule | None = None,
+    *,
+    seed: int = 0,
+    handoff: Handoff | None = None,
+) -> Simulation:
+    """Run jobs to their end on the groups their ops name.
+
+    Parameters
+    ----------
+    jobs
+        All begin at tick 0, in this order.
+    plan
+        Dispatch plan in force from the start; none by default.
+    rule
+        Dispatch rule; the arbiter's default if not given.
+    seed
+        Of the durations and waits; the same under every plan and rule.
+    handoff
+        Admission delays.
+
+    Raises
+    ------
+    ProblemError
+        There is no job, or two have one name.
+    """
+    names = [job.name for job in jobs]
+    if not jobs or len(set(names)) != len(names):
+        raise ProblemError(f"jobs are named {names}; give at least one, each with its own name")
+    cluster = _Cluster(Arbiter(rule), seed, Handoff() if handoff is None else handoff)
+    groups = sorted({group for job in jobs for op in job.ops for group in op.groups})
+    for group in groups:
+        cluster.push(0, GroupAdded(group))
+    cluster.push(0, PlanAdopted(plan or DispatchPlan()))
+    for job in jobs:
+        cluster.make_ready(job, 0, 0, 0)
+    cluster.run()
+    return Simulation(
+        records=tuple(sorted(cluster.records, key=lambda r: (r.started_s, r.group))),
+        finished_ticks=cluster.finished,
+        alone_ticks={job.name: job.alone_ticks(seed) for job in jobs},
+        busy_ticks={job.name: job.busy_ticks(seed) for job in jobs},
+        iterations={job.name: job.iterations for job in jobs},
+        num_groups=len(groups),
+    )
+
+
+def job_by_job(jobs: Sequence[SimJob]) -> DispatchPlan:
+    """Plan that serves the jobs' first ops in the given order, then their second ops, and so on."""
+    orders: dict[str, list[Slot]] = {}
+    for index in range(max(len(job.ops) for job in jobs)):
+        for job in jobs:
+            if index < len(job.ops):
+                op = job.ops[index]
+                slot = Slot(
+                    job.name,
+                    op.name,
+                    round(op.duration_s * TICKS_PER_S),
+                    round(op.wait_s * TICKS_PER_S),
+                )
+                for group in op.groups:
+                    orders.setdefault(group, []).append(slot)
+    return DispatchPlan({group: tuple(order) for group, order in orders.items()})
+
+
+def _lognormal(rng: random.Random, mean: float, cv: float) -> float:
+    variance = math.log1p(cv * cv)
+    normal = rng.gauss(0.0, 1.0)
+    return mean * math.exp(normal * math.sqrt(variance) - variance / 2)
+
+
+def _records(name: str, running: _Running, now: int) -> list[LeaseRecord]:
+    op = running.job.ops[running.index]
+    return [
+        LeaseRecord(
+            id=name,
+            job=running.job.name,
+            model=op.name.partition(".")[0],
+            op=op.name,
+            iteration=running.iteration,
+            version=running.iteration,
+            group=group,
+            ready_s=running.ready_tick / TICKS_PER_S,
+            started_s=running.started_tick / TICKS_PER_S,
+            ended_s=now / TICKS_PER_S,
+            swap_s=running.swap_ticks / TICKS_PER_S,
+            swap_source="host" if running.swap_ticks else "device",
+            swap_bytes=0,
+        )
+        for group in op.groups
+    ]

@@ -1,0 +1,245 @@
+"""A cyclic timeline for the jobs of one group in milliseconds, without any solver.
+
+Jobs are cut into blocks (ops that keep the group between them, where holding it is no dearer
+than switching away and back), and blocks are put round the cycle at the earliest place where
+they fit. The shortest conceivable cycle is tried first, in several orders of the jobs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import permutations
+
+from solver.bounds import cycle_floor_ticks
+from solver.plan import Plan, Timeline, Timing
+from solver.problem import Job, Problem
+
+MAX_FITTED_BLOCKS = 64
+"""Above this many blocks on a group only the linear-time timeline is built: fitting is cubic."""
+MAX_PERMUTED_JOBS = 4
+"""Up to this many jobs all orders are tried (24); above, a handful of sorted ones."""
+NUM_BISECTIONS = 10
+"""Cycle lengths tried between the floor and the linear-time timeline: within 0.1 % of the range."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Block:
+    """Ops of one job that keep the group from the first's start to the last's end."""
+
+    first: int
+    """Index of its first op in the job."""
+    offsets: tuple[int, ...]
+    """Start of each op, from the start of the block, in ticks."""
+    duration_ticks: int
+    wait_ticks: int
+    switch_ticks: int
+
+
+@dataclass(frozen=True, slots=True)
+class _Loop:
+    """A job as blocks; the first block need not hold the job's first op."""
+
+    job: Job
+    blocks: tuple[_Block, ...]
+
+
+def greedy_timeline(group: str, jobs: Sequence[Job]) -> Timeline:
+    """Build a valid timeline with a short cycle; slowdown limits are for the caller to check.
+
+    Deterministic. It is optimal where its cycle equals `bounds.cycle_floor_ticks`.
+    """
+    if len(jobs) == 1:
+        return _alone(group, jobs[0])
+    loops = [_loop(job) for job in jobs]
+    best_cycle, best = _in_rounds(loops)
+    if sum(len(loop.blocks) for loop in loops) <= MAX_FITTED_BLOCKS:
+        low = cycle_floor_ticks(jobs)
+        cycle = low
+        for _ in range(NUM_BISECTIONS):
+            if cycle >= best_cycle:
+                break
+            found = _fit_any_order(loops, cycle)
+            if found is None:
+                low = cycle + 1
+            else:
+                best_cycle, best = cycle, found
+            cycle = (low + best_cycle) // 2
+    return _timeline(group, best_cycle, loops, best)
+
+
+def plan_of(problem: Problem, timelines: Sequence[Timeline]) -> Plan:
+    """The plan that timelines make up, with its slowdowns and objective."""
+    placement = {
+        timing.job: timeline.group for timeline in timelines for timing in timeline.timings
+    }
+    cycles = {timeline.group: timeline.cycle_ticks for timeline in timelines}
+    return Plan(
+        placement={job.id: placement[job.id] for job in problem.jobs},
+        timelines=tuple(timelines),
+        slowdowns_permille={
+            job.id: -(-1000 * cycles[placement[job.id]] // job.alone_ticks) for job in problem.jobs
+        },
+        objective_ticks=sum(problem.group(group).price * cycle for group, cycle in cycles.items()),
+    )
+
+
+def _alone(group: str, job: Job) -> Timeline:
+    now = 0
+    timings = []
+    for op in job.ops:
+        timings.append(Timing(job.id, op.name, now, 0))
+        now += op.duration_ticks + op.wait_ticks
+    return Timeline(group, now, tuple(timings))
+
+
+def _loop(job: Job) -> _Loop:
+    """Cut a job's loop where switching away gains most, and wherever it gains at all."""
+    count = len(job.ops)
+    gains = [job.ops[at - 1].wait_ticks - job.ops[at].switch_ticks for at in range(count)]
+    first = max(range(count), key=lambda at: (gains[at], -at))
+    cuts = [first] + [at % count for at in range(first + 1, first + count) if gains[at % count] > 0]
+    lengths = [
+        (cuts[(index + 1) % len(cuts)] - cut - 1) % count + 1 for index, cut in enumerate(cuts)
+    ]
+    return _Loop(job, tuple(_block(job, *cut) for cut in zip(cuts, lengths, strict=True)))
+
+
+def _block(job: Job, first: int, length: int) -> _Block:
+    offsets = []
+    now = 0
+    for index in range(first, first + length):
+        op = job.ops[index % len(job.ops)]
+        offsets.append(now)
+        now += op.duration_ticks + op.wait_ticks
+    return _Block(
+        first, tuple(offsets), now - op.wait_ticks, op.wait_ticks, job.ops[first].switch_ticks
+    )
+
+
+def _in_rounds(loops: Sequence[_Loop]) -> tuple[int, list[list[int]]]:
+    """Serve the first block of every job, then the second …: linear time, always valid."""
+    starts: list[list[int]] = [[] for _ in loops]
+    ready = [0] * len(loops)
+    now = 0
+    for turn in range(max(len(loop.blocks) for loop in loops)):
+        for index, loop in enumerate(loops):
+            if turn < len(loop.blocks):
+                block = loop.blocks[turn]
+                start = max(now + block.switch_ticks, ready[index])
+                starts[index].append(start)
+                now = start + block.duration_ticks
+                ready[index] = now + block.wait_ticks
+    cycle = max(now, *(end - mine[0] for end, mine in zip(ready, starts, strict=True)))
+    return cycle, starts
+
+
+def _orders(loops: Sequence[_Loop]) -> Iterator[tuple[int, ...]]:
+    indices = range(len(loops))
+    if len(loops) <= MAX_PERMUTED_JOBS:
+        yield from permutations(indices)
+        return
+    jobs = [loop.job for loop in loops]
+    yield tuple(sorted(indices, key=lambda at: -jobs[at].alone_ticks))
+    yield tuple(sorted(indices, key=lambda at: -jobs[at].busy_ticks))
+    yield tuple(sorted(indices, key=lambda at: (-len(loops[at].blocks), -jobs[at].alone_ticks)))
+    yield tuple(indices)
+
+
+def _fit_any_order(loops: Sequence[_Loop], cycle: int) -> list[list[int]] | None:
+    return next(
+        (
+            found
+            for order in _orders(loops)
+            if (found := _fit_in_order(loops, order, cycle)) is not None
+        ),
+        None,
+    )
+
+
+def _fit_in_order(
+    loops: Sequence[_Loop], order: Sequence[int], cycle: int
+) -> list[list[int]] | None:
+    busy: list[tuple[int, int]] = []
+    starts: list[list[int]] = [[] for _ in loops]
+    for index in order:
+        found = _fit_loop(loops[index], busy, cycle)
+        if found is None:
+            return None
+        starts[index] = found
+        for start, block in zip(found, loops[index].blocks, strict=True):
+            begin = (start - block.switch_ticks) % cycle
+            busy.append((begin, begin + block.switch_ticks + block.duration_ticks))
+    return starts
+
+
+def _fit_loop(loop: _Loop, busy: Sequence[tuple[int, int]], cycle: int) -> list[int] | None:
+    """Starts of a job's blocks with the least span, its first block right after another one."""
+    best: list[int] | None = None
+    for after in sorted({end % cycle for _, end in busy} or {0}):
+        starts: list[int] = []
+        earliest = after
+        for block in loop.blocks:
+            length = block.switch_ticks + block.duration_ticks
+            begin = _earliest_fit(busy, cycle, earliest, length)
+            if begin is None:
+                break
+            starts.append(begin + block.switch_ticks)
+            end = begin + length
+            following = loop.blocks[len(starts) % len(loop.blocks)]
+            earliest = max(end, end + block.wait_ticks - following.switch_ticks)
+        else:
+            span = end + block.wait_ticks - starts[0]
+            closes = earliest <= starts[0] - loop.blocks[0].switch_ticks + cycle
+            if closes and (best is None or span < _span(loop, best)):
+                best = starts
+    return best
+
+
+def _span(loop: _Loop, starts: Sequence[int]) -> int:
+    last = loop.blocks[-1]
+    return starts[-1] + last.duration_ticks + last.wait_ticks - starts[0]
+
+
+def _earliest_fit(
+    busy: Sequence[tuple[int, int]], cycle: int, earliest: int, length: int
+) -> int | None:
+    """First tick from `earliest` on at which `length` ticks are free, round after round."""
+    begin = earliest
+    while begin < earliest + cycle:
+        base = begin - begin % cycle
+        blocked_until = max(
+            (
+                end + shift
+                for start, end in busy
+                for shift in (base - cycle, base, base + cycle)
+                if start + shift < begin + length and begin < end + shift
+            ),
+            default=None,
+        )
+        if blocked_until is None:
+            return begin if length <= cycle else None
+        begin = blocked_until
+    return None
+
+
+def _timeline(
+    group: str, cycle: int, loops: Sequence[_Loop], starts: Sequence[Sequence[int]]
+) -> Timeline:
+    timings: list[Timing] = []
+    for loop, mine in zip(loops, starts, strict=True):
+        count = len(loop.job.ops)
+        absolute = [0] * count
+        for block, start in zip(loop.blocks, mine, strict=True):
+            for step, offset in enumerate(block.offsets):
+                index = block.first + step
+                # Blocks may begin at a later op than the job: the ops up to the job's last one
+                # then close the pass before the one that the rest opens.
+                closes = loop.blocks[0].first <= index < count
+                absolute[index % count] = start + offset + (cycle if closes else 0)
+        anchor = absolute[0] // cycle
+        timings.extend(
+            Timing(loop.job.id, op.name, at % cycle, at // cycle - anchor)
+            for op, at in zip(loop.job.ops, absolute, strict=True)
+        )
+    return Timeline(group, cycle, tuple(timings))

@@ -1,0 +1,174 @@
+"""Checks a plan against its problem, sharing no code with whatever made the plan.
+
+Everything is recomputed from the problem by the shortest way there is, so that a fault in a
+model, a heuristic or a file cannot hide.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from solver.plan import Plan, Timeline, Timing
+from solver.problem import Group, Job, Problem
+
+
+@dataclass(frozen=True, slots=True)
+class Verification:
+    """What a check found."""
+
+    violations: tuple[str, ...] = ()
+    """One sentence per broken rule, with the objects and the values."""
+
+    @property
+    def is_valid(self) -> bool:
+        """Whether no rule is broken."""
+        return not self.violations
+
+
+def verify(problem: Problem, plan: Plan) -> Verification:
+    """Check placement, memory, pins, timelines, slowdowns and objective of a plan.
+
+    A plan is valid only for the problem it is checked with; the check never raises for a plan
+    that is merely wrong.
+    """
+    found = [*_placement(problem, plan), *_served_once(problem, plan)]
+    if not found:
+        for group in problem.groups:
+            found.extend(_residents(problem, plan, group))
+        for timeline in plan.timelines:
+            found.extend(_timeline(problem, timeline))
+        found.extend(_promises(problem, plan))
+    return Verification(tuple(found))
+
+
+def _placement(problem: Problem, plan: Plan) -> Iterator[str]:
+    known = {group.id for group in problem.groups}
+    jobs = {job.id for job in problem.jobs}
+    for job in problem.jobs:
+        if job.id not in plan.placement:
+            yield f"job {job.id!r} is placed on no group"
+    for job_id, group_id in plan.placement.items():
+        if job_id not in jobs:
+            yield f"job {job_id!r} is placed, but is no job of the problem"
+        if group_id not in known:
+            yield f"job {job_id!r} is placed on {group_id!r}, which is no group of the problem"
+
+
+def _served_once(problem: Problem, plan: Plan) -> Iterator[str]:
+    wanted: Counter[tuple[str | None, str, str]] = Counter(
+        (plan.placement.get(job.id), job.id, op.name) for job in problem.jobs for op in job.ops
+    )
+    given: Counter[tuple[str | None, str, str]] = Counter(
+        (timeline.group, timing.job, timing.op)
+        for timeline in plan.timelines
+        for timing in timeline.timings
+    )
+    for group, job, op in sorted(wanted.keys() | given.keys(), key=str):
+        count = given[group, job, op]
+        if count != wanted[group, job, op]:
+            yield (
+                f"op {op!r} of job {job!r} is served {count} times in the cycle of group "
+                f"{group!r}, not {wanted[group, job, op]}"
+            )
+
+
+def _residents(problem: Problem, plan: Plan, group: Group) -> Iterator[str]:
+    here = [job for job in problem.jobs if plan.placement[job.id] == group.id]
+    needed = sum(job.memory_bytes for job in here)
+    if needed > group.memory_bytes:
+        yield f"jobs on group {group.id!r} need {needed} bytes; it has {group.memory_bytes}"
+    if group.max_jobs is not None and len(here) > group.max_jobs:
+        yield f"group {group.id!r} carries {len(here)} jobs; it may carry {group.max_jobs}"
+    ids = {job.id for job in here}
+    for job in here:
+        if job.pinned_group is not None and job.pinned_group != group.id:
+            yield f"job {job.id!r} is pinned to {job.pinned_group!r}, but placed on {group.id!r}"
+        if job.pool is not None and job.pool != group.pool:
+            yield f"job {job.id!r} needs pool {job.pool!r}; group {group.id!r} is of {group.pool!r}"
+        for other in ids.intersection(job.forbids):
+            yield f"job {job.id!r} forbids job {other!r}; both are placed on {group.id!r}"
+
+
+def _timeline(problem: Problem, timeline: Timeline) -> Iterator[str]:
+    for timing in timeline.timings:
+        if not 0 <= timing.start_ticks < timeline.cycle_ticks:
+            yield (
+                f"op {timing.op!r} of job {timing.job!r} starts at {timing.start_ticks}, outside "
+                f"the cycle of {timeline.cycle_ticks} ticks of group {timeline.group!r}"
+            )
+    ids = {timing.job for timing in timeline.timings}
+    for job in problem.jobs:
+        if job.id in ids:
+            yield from _chain(job, timeline)
+    yield from _exclusive(problem, timeline)
+
+
+def _chain(job: Job, timeline: Timeline) -> Iterator[str]:
+    at = {timing.op: timing for timing in timeline.timings if timing.job == job.id}
+    if at[job.ops[0].name].wraps != 0:
+        yield f"first op of job {job.id!r} has wraps {at[job.ops[0].name].wraps}, not 0"
+    cycle = timeline.cycle_ticks
+    absolute = [at[op.name].start_ticks + cycle * at[op.name].wraps for op in job.ops]
+    absolute.append(absolute[0] + cycle)
+    for index, op in enumerate(job.ops):
+        ready = absolute[index] + op.duration_ticks + op.wait_ticks
+        if absolute[index + 1] < ready:
+            follower = job.ops[(index + 1) % len(job.ops)].name
+            yield (
+                f"op {follower!r} of job {job.id!r} starts at {absolute[index + 1]}, before "
+                f"{op.name!r} and its wait end at {ready}"
+            )
+
+
+def _exclusive(problem: Problem, timeline: Timeline) -> Iterator[str]:
+    """Walk once round the cycle: each op must find the group free, switch included."""
+    cycle = timeline.cycle_ticks
+    ordered = sorted(timeline.timings, key=lambda timing: timing.start_ticks)
+    for index, timing in enumerate(ordered):
+        before = ordered[index - 1]
+        began = before.start_ticks - (cycle if index == 0 else 0)
+        free_from = began + _duration(problem, before)
+        switch = _switch(problem, timing) if before.job != timing.job else 0
+        if timing.start_ticks - switch < free_from:
+            yield (
+                f"op {timing.op!r} of job {timing.job!r} occupies group {timeline.group!r} from "
+                f"{timing.start_ticks - switch} (switch of {switch} included), while "
+                f"{before.op!r} of job {before.job!r} holds it until {free_from}"
+            )
+
+
+def _promises(problem: Problem, plan: Plan) -> Iterator[str]:
+    cycles = {timeline.group: timeline.cycle_ticks for timeline in plan.timelines}
+    for job in problem.jobs:
+        cycle = cycles[plan.placement[job.id]]
+        alone = sum(op.duration_ticks + op.wait_ticks for op in job.ops)
+        slowdown = -(-cycle * 1000 // alone)
+        if plan.slowdowns_permille.get(job.id) != slowdown:
+            yield (
+                f"slowdown of job {job.id!r} is given as {plan.slowdowns_permille.get(job.id)} "
+                f"permille; {cycle} ticks over {alone} alone are {slowdown}"
+            )
+        if cycle * 1000 > job.slowdown_limit_permille * alone:
+            yield (
+                f"job {job.id!r} is slowed to {slowdown} permille; its limit is "
+                f"{job.slowdown_limit_permille}"
+            )
+    extra = set(plan.slowdowns_permille) - {job.id for job in problem.jobs}
+    for job_id in sorted(extra):
+        yield f"a slowdown is given for {job_id!r}, which is no job of the problem"
+    prices = {group.id: group.price for group in problem.groups}
+    objective = sum(prices[group] * cycle for group, cycle in cycles.items())
+    if plan.objective_ticks != objective:
+        yield f"objective is given as {plan.objective_ticks}; the timelines make it {objective}"
+
+
+def _duration(problem: Problem, timing: Timing) -> int:
+    ops = problem.job(timing.job).ops
+    return next(op.duration_ticks for op in ops if op.name == timing.op)
+
+
+def _switch(problem: Problem, timing: Timing) -> int:
+    ops = problem.job(timing.job).ops
+    return next(op.switch_ticks for op in ops if op.name == timing.op)
