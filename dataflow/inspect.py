@@ -1,9 +1,10 @@
-"""Looks at the graph of an iteration: as a networkx DAG, with its critical path."""
+"""Looks at the graph of an iteration: as a networkx DAG, its critical path, a picture."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 import networkx as nx
 from dask.core import get_dependencies
@@ -12,8 +13,9 @@ from dask.highlevelgraph import HighLevelGraph
 from dask.utils import key_split
 
 from dataflow.annotations import ANNOTATION, read_annotation
-from dataflow.errors import CycleError
+from dataflow.errors import CycleError, DataError
 from dataflow.phases import Phase
+from dataflow.picture import render_svg
 
 TASK = "task"
 """Phase attribute of nodes that are no phase: data, item access, a user's own functions."""
@@ -122,6 +124,42 @@ def llm_nodes(graph: nx.DiGraph[str], names: Sequence[str] | None = None) -> lis
     """Names of the LLM functions among `names` (default: all, in topological order)."""
     ordered = nx.lexicographical_topological_sort(graph) if names is None else names
     return [name for name in ordered if graph.nodes[name]["annotation"] is not None]
+
+
+def draw(nodes: Delayed | Iterable[Delayed], path: str | Path, title: str = "") -> Path:
+    """Draw the graph behind Dask nodes into a self-contained file.
+
+    Parameters
+    ----------
+    nodes
+        One node or several.
+    path
+        File to write; ``.svg`` or ``.html``.
+    title
+        Text above the picture.
+
+    Returns
+    -------
+    Path
+        The file.
+
+    Raises
+    ------
+    DataError
+        The file name has another ending.
+    CycleError
+        The graph is not acyclic.
+    """
+    target = Path(path)
+    if target.suffix not in {".svg", ".html"}:
+        raise DataError(f"picture {target} ends in {target.suffix!r}; give a .svg or .html file")
+    graph = graph_of(nodes)
+    require_acyclic(graph, title or "to be drawn")
+    picture = render_svg(graph, critical_path(graph).nodes, title)
+    if target.suffix == ".html":
+        picture = f"<!doctype html><meta charset='utf-8'><title>{title}</title>{picture}"
+    target.write_text(picture, encoding="utf-8")
+    return target
 
 
 def _weight(graph: nx.DiGraph[str], name: str, default_s: float) -> float:

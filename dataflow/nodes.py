@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import dask
+from dask.base import replace_name_in_key
+from dask.core import flatten, get_dependencies
 from dask.delayed import Delayed, delayed
+from dask.highlevelgraph import HighLevelGraph, MaterializedLayer
+from dask.typing import Key
 
 from dataflow.annotations import ANNOTATION, annotation_of
 from dataflow.calls import LLMCall, Trained, VersionToken, run_call
@@ -29,6 +34,51 @@ class Scored:
     """One per sample, in the order of the samples."""
 
 
+def _without_fusion(
+    tasks: HighLevelGraph | Mapping[Key, object], keys: Iterable[Key], **_: object
+) -> HighLevelGraph:
+    """What is needed for `keys`, every task as it is."""
+    return _annotated(tasks).cull(set(flatten(keys)))
+
+
+def _rebuilt(
+    key: Key, tasks: Mapping[Key, object], *, rename: Mapping[str, str] | None = None
+) -> Delayed:
+    """The node on the tasks that Dask hands back after optimising or persisting."""
+    name = replace_name_in_key(key, rename) if rename else key
+    return LLMNode(name, _annotated(tasks))
+
+
+def _annotated(tasks: HighLevelGraph | Mapping[Key, object]) -> HighLevelGraph:
+    """The same tasks, one layer each, with the annotations of the calls they hold."""
+    if isinstance(tasks, HighLevelGraph) and any(x.annotations for x in tasks.layers.values()):
+        return tasks
+    plain = dict(tasks)
+    layers, dependencies = {}, {}
+    for key, task in plain.items():
+        call = next((x for x in getattr(task, "args", ()) if isinstance(x, LLMCall)), None)
+        annotations = None if call is None else {ANNOTATION: annotation_of(call)}
+        layers[str(key)] = MaterializedLayer({key: task}, annotations=annotations)
+        dependencies[str(key)] = {str(source) for source in get_dependencies(plain, key)}
+    return HighLevelGraph(layers, dependencies)
+
+
+class LLMNode(Delayed):  # type: ignore[misc]
+    """A node whose annotations outlive Dask's optimisation.
+
+    ``dask.optimize`` hands a collection its tasks back without annotations, and fusion puts an
+    LLM function into one task with its neighbours. Neither may happen to a task that waits for
+    a lease: the first is undone here, the second is not offered.
+    """
+
+    __slots__ = ()
+
+    def __dask_postpersist__(self) -> tuple[Callable[..., Delayed], tuple[()]]:
+        return partial(_rebuilt, self.key), ()
+
+    __dask_optimize__ = staticmethod(_without_fusion)
+
+
 def llm_node(call: LLMCall, key: str, token: object, *inputs: object) -> Delayed:
     """Annotated Dask node of a call.
 
@@ -46,7 +96,7 @@ def llm_node(call: LLMCall, key: str, token: object, *inputs: object) -> Delayed
     """
     with dask.annotate(**{ANNOTATION: annotation_of(call)}):
         node: Delayed = delayed(run_node, pure=False)(call, token, *inputs, dask_key_name=key)
-    return node
+    return LLMNode(node.key, node.dask)
 
 
 def run_node(call: LLMCall, token: object, *inputs: object) -> object:

@@ -4,17 +4,23 @@ Describe jobs with `grpo` or a pipeline of Dask nodes (`dataflow`), run them on 
 or on any Dask cluster (`attach`).
 """
 
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING
+
 from plexrl import shadowing
 
 shadowing.check()
 
-from dataflow.jobs import Commit, JobSpec, ModelSpec  # noqa: E402 (after the check)
-from dataflow.pipelines import grpo  # noqa: E402
-from plexrl.engines.tiny import tiny_base  # noqa: E402
-from plexrl.errors import InputError, JobFailedError, PlexRLError  # noqa: E402
-from plexrl.planning.config import PlanningConfig  # noqa: E402
-from plexrl.runtime.client import Cluster, Run, attach  # noqa: E402
-from plexrl.runtime.cluster import LocalCluster  # noqa: E402
+if TYPE_CHECKING:
+    from dataflow.jobs import Commit, JobSpec, ModelSpec
+    from dataflow.pipelines import grpo
+    from plexrl.engines.tiny import tiny_base
+    from plexrl.errors import InputError, JobFailedError, PlexRLError
+    from plexrl.planning.config import PlanningConfig
+    from plexrl.runtime.client import Cluster, Run, attach
+    from plexrl.runtime.cluster import LocalCluster
 
 __version__ = "0.1.0"
 
@@ -34,3 +40,31 @@ __all__ = [
     "grpo",
     "tiny_base",
 ]
+
+_HOMES = {
+    "Commit": "dataflow.jobs",
+    "JobSpec": "dataflow.jobs",
+    "ModelSpec": "dataflow.jobs",
+    "grpo": "dataflow.pipelines",
+    "tiny_base": "plexrl.engines.tiny",
+    "InputError": "plexrl.errors",
+    "JobFailedError": "plexrl.errors",
+    "PlexRLError": "plexrl.errors",
+    "PlanningConfig": "plexrl.planning.config",
+    "Cluster": "plexrl.runtime.client",
+    "Run": "plexrl.runtime.client",
+    "attach": "plexrl.runtime.client",
+    "LocalCluster": "plexrl.runtime.cluster",
+}
+"""Where public names live; they are imported at first use, so that an engine process or a page
+that needs one room does not pay for all of them."""
+
+
+def __getattr__(name: str) -> object:
+    if name in _HOMES:
+        return getattr(importlib.import_module(_HOMES[name]), name)
+    raise AttributeError(f"module 'plexrl' has no attribute {name!r}; it has {', '.join(__all__)}")
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

@@ -28,7 +28,11 @@ class Source(StrEnum):
     """Who made the plan."""
 
     GREEDY = "greedy"
+    """Best fit, or the placement search, with timelines built without a solver."""
     CPSAT = "cpsat"
+    """At least one timeline is the solver's."""
+    PREVIOUS = "previous"
+    """The plan before still holds, and nothing better was found."""
 
 
 @dataclass(frozen=True, slots=True)

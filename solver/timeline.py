@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from itertools import permutations
 
 from solver.bounds import cycle_floor_ticks
+from solver.errors import PlanError
 from solver.plan import Plan, Timeline, Timing
 from solver.problem import Job, Problem
 
@@ -69,10 +70,19 @@ def greedy_timeline(group: str, jobs: Sequence[Job]) -> Timeline:
 
 
 def plan_of(problem: Problem, timelines: Sequence[Timeline]) -> Plan:
-    """The plan that timelines make up, with its slowdowns and objective."""
+    """The plan that timelines make up, with its slowdowns and objective.
+
+    Raises
+    ------
+    PlanError
+        The timelines leave a job out.
+    """
     placement = {
         timing.job: timeline.group for timeline in timelines for timing in timeline.timings
     }
+    for job in problem.jobs:
+        if job.id not in placement:
+            raise PlanError(f"no timeline serves job {job.id!r}; the plan is for another problem")
     cycles = {timeline.group: timeline.cycle_ticks for timeline in timelines}
     return Plan(
         placement={job.id: placement[job.id] for job in problem.jobs},

@@ -121,6 +121,17 @@ class NoRoom:
     """Who holds what."""
 
 
+def _take(need: int, rows: Iterator[Row]) -> tuple[tuple[StateRef, ...], int]:
+    """First rows that give `need` bytes, and the bytes still missing."""
+    taken: list[StateRef] = []
+    for row in rows:
+        if need <= 0:
+            break
+        need -= row.nbytes
+        taken.append(row.ref)
+    return tuple(taken), need
+
+
 class ResidencyTable:
     """Versions of states between host and store.
 
@@ -198,7 +209,7 @@ class ResidencyTable:
         if move is M.WRITTEN:
             row = replace(row, must_store=False)
         self._rows[ref] = row
-        if move in {M.RESERVE, M.COMMIT, M.LOADED}:
+        if move in {M.RESERVE, M.COMMIT, M.LOADED, M.WRITE_FAILED}:
             self._touch(ref)
         return self._rows[ref]
 
@@ -313,18 +324,12 @@ class ResidencyTable:
         """
         need = nbytes - (self.host_budget_bytes - self.host_used_bytes)
         rows = sorted(self._unpinned(later_than), key=self._leaving_order)
-        evict: list[StateRef] = []
-        for row in self._while_needed(need, (r for r in rows if r.residence is R.CLEAN)):
-            need -= row.nbytes
-            evict.append(row.ref)
+        evict, need = _take(need, (row for row in rows if row.residence is R.CLEAN))
         if need <= 0:
-            return Room(tuple(evict))
-        write: list[StateRef] = []
-        for row in self._while_needed(need, (r for r in rows if r.residence is not R.CLEAN)):
-            need -= row.nbytes
-            write.append(row.ref)
+            return Room(evict)
+        write, need = _take(need, (row for row in rows if row.residence is not R.CLEAN))
         if need <= 0:
-            return RoomAfterWrites(tuple(write))
+            return RoomAfterWrites(write)
         return NoRoom(self._explain(nbytes, later_than))
 
     def _unpinned(self, later_than: StateRef | None) -> Iterator[Row]:
@@ -337,14 +342,6 @@ class ResidencyTable:
                 or self._rank(row.ref) > self._rank(later_than)
             ):
                 yield row
-
-    @staticmethod
-    def _while_needed(need: int, rows: Iterator[Row]) -> Iterator[Row]:
-        for row in rows:
-            if need <= 0:
-                return
-            need -= row.nbytes
-            yield row
 
     def _explain(self, nbytes: int, later_than: StateRef | None) -> str:
         busy = [
@@ -362,7 +359,8 @@ class ResidencyTable:
         """The version to write next; None if none must be written.
 
         Versions of one model go in order; a model named in `first` goes before others,
-        otherwise the version committed longest ago.
+        otherwise the one used longest ago (a failed write counts as a use, so that it
+        does not hold up the others).
         """
         waiting = self.rows(lambda r: r.residence is R.DIRTY and r.must_store)
         urgent = {(ref.job, ref.model) for ref in first}

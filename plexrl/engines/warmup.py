@@ -10,7 +10,7 @@ import json
 import math
 import sys
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 
 from dataflow.calls import TrainOptions
 from plexrl.engines.demonstrations import END, Mixture, as_sample, demonstrations
@@ -40,6 +40,10 @@ class WarmupSettings:
         """Inverse of `to_json`."""
         data = json.loads(text)
         return WarmupSettings(**{**data, "mixture": Mixture(**data["mixture"])})
+
+    def with_seed(self, seed: int) -> WarmupSettings:
+        """These settings with another seed."""
+        return replace(self, seed=seed)
 
     def learning_rate_at(self, step: int) -> float:
         """Learning rate of a step, from 0."""

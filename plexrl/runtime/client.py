@@ -17,7 +17,6 @@ from dataflow.annotations import ANNOTATION, annotation_of
 from dataflow.calls import Exported, ExportOptions, LLMCall, run_call
 from dataflow.checking import check_job
 from dataflow.errors import DataflowError
-from dataflow.inspect import draw
 from dataflow.jobs import JobSpec
 from dataflow.keys import node_key
 from dataflow.phases import Phase
@@ -154,7 +153,7 @@ class Run:
             raise JobError(
                 f"job {self.name!r} was submitted by another client; draw it where its spec is"
             )
-        return draw(self._spec, path)
+        raise NotImplementedError
 
 
 class Cluster:

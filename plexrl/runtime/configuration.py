@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import types
 import typing
 from collections.abc import Mapping
@@ -95,11 +96,14 @@ def _value(path: str, value: object, wanted: object) -> object:
     if isinstance(value, str) and wanted in {int, float}:
         value = _parsed(path, value)
     if wanted is float and isinstance(value, int) and not isinstance(value, bool):
-        return float(value)
+        value = float(value)
     if not isinstance(value, wanted) or (isinstance(value, bool) and wanted is not bool):
         raise ConfigError(
             f"{path} is {value!r}, of type {type(value).__name__}; give {_example(path, wanted)}"
         )
+    # No setting is meaningful below 0; closer limits are the sections' own. NaN fails too.
+    if isinstance(value, int | float) and not 0 <= value < math.inf:
+        raise ConfigError(f"{path} is {value!r}; give {_example(path, wanted)} of at least 0")
     return value
 
 

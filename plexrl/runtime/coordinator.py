@@ -335,8 +335,8 @@ class Coordinator:
         if entry.state.is_terminal:
             return "", ""
         holder = self.arbiter.holder(entry.group)
-        if holder is not None and holder.job == name:
-            return holder.op, ""
+        if holder is not None and holder.function.job == name:
+            return holder.function.op, ""
         if name in reasons:
             return reasons[name]
         if name in cpu_phases:
@@ -347,14 +347,15 @@ class Coordinator:
 
     def _group_status(self, group: str, now_s: float) -> GroupStatus:
         holder = self.arbiter.holder(group)
-        entry = self._ledger[holder.id] if holder and holder.id in self._ledger else None
+        function = holder.function if holder else None
+        entry = self._ledger[function.id] if function and function.id in self._ledger else None
         held_for_s = now_s - entry.started_s if entry and entry.started_s is not None else 0.0
         snapshot = self._snapshots.get(group, ServiceSnapshot())
         return GroupStatus(
             name=group,
             worker=self._workers.get(group, ""),
-            holder=holder.job if holder else "",
-            function=holder.op if holder else "",
+            holder=function.job if function else "",
+            function=function.op if function else "",
             held_for_s=held_for_s,
             busy_s=self._busy_s.get(group, 0.0),
             num_waiting=self.arbiter.num_waiting(group),

@@ -81,12 +81,14 @@ class _ServiceHost:
         self._engines = engines
         self._state = state
         self._pool = ThreadPoolExecutor(1, thread_name_prefix="plexrl-background")
+        self._store = ZarrStore(states_folder(state.store), durable=state.is_synced)
         self._service = GroupService(
             group,
             states=StateManager(
-                ZarrStore(states_folder(state.store), durable=state.is_synced),
+                self._store,
                 host_budget_bytes=state.host_budget_bytes,
                 pressure_timeout_s=state.pressure_timeout_s,
+                retain_versions=state.keep_durable,
             ),
             start_engine=self._start_engine,
             current_id=_current_key,
@@ -125,7 +127,10 @@ class _ServiceHost:
     async def close(self) -> None:
         calls.bind(None)
         self._pool.shutdown(wait=False, cancel_futures=True)
-        await asyncio.to_thread(self._service.close)
+        try:
+            await asyncio.to_thread(self._service.close)
+        finally:
+            self._store.close()
 
 
 class _DriverHost:

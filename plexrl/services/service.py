@@ -31,6 +31,7 @@ from plexrl.engines.protocol import DrawKey, ModelSource, TrainBatch
 from plexrl.errors import EngineError, LeaseError, ServiceError, VersionFenceError
 from plexrl.services.models import EngineFactory, ModelTable, OpenModel, ResidentEngine, source_key
 from plexrl.services.reports import LeaseEnded, LeaseStarted, Report, ServiceSnapshot
+from plexrl.state.arena import Arena
 from plexrl.state.checksums import digest_of
 from plexrl.state.manager import StateManager
 from solver.trace import Outcome
@@ -56,7 +57,7 @@ class GroupService:
     group
         Name of the group.
     states
-        Keeps the states of this group's jobs in host memory and store.
+        Keeps the states of this group's jobs in host memory and `store`.
     start_engine
         Starts the engine process of an architecture.
     current_id
@@ -219,10 +220,14 @@ class GroupService:
             fetched = self._states.fetch(ref)
             try:
                 self._check_token(token, fetched.manifest)
+                loading_s = self._clock()
                 engine.process.load(fetched.arena)
             finally:
                 self._states.release(ref)
-            engine.device = ref
+            self._note_device(engine, ref)
+            self._states.note_move(
+                Tier.HOST, Tier.DEVICE, fetched.nbytes, self._clock() - loading_s
+            )
             lease.swap_source = fetched.source
             lease.swap_bytes += fetched.nbytes
         lease.swap_s += self._clock() - began
@@ -259,14 +264,16 @@ class GroupService:
                 **dict(engine.process.train(batch, options)),
                 **_reward_metrics(rewards),
             }
+            storing_s = self._clock()
             engine.process.store(arena)
+            self._states.note_move(Tier.DEVICE, Tier.HOST, arena.nbytes, self._clock() - storing_s)
         except BaseException:
             self._states.abandon(arena)
             raise
         return self._commit(call, engine, arena, metrics)
 
     def _commit(
-        self, call: LLMCall, engine: ResidentEngine, arena: object, metrics: Mapping[str, float]
+        self, call: LLMCall, engine: ResidentEngine, arena: Arena, metrics: Mapping[str, float]
     ) -> Trained:
         model = self._models.model(call.job, call.model)
         ref = StateRef(call.job, call.model, call.version + 1)
@@ -285,9 +292,13 @@ class GroupService:
         )
         is_due = ref.version % model.durable_every == 0 or call.is_last
         self._states.commit(manifest, arena, durable=is_due, keep_versions=model.num_versions)
-        engine.device = ref
+        self._note_device(engine, ref)
         token = VersionToken(call.job, call.model, ref.version, manifest.digest)
         return Trained(token, tuple(metrics.items()))
+
+    def _note_device(self, engine: ResidentEngine, ref: StateRef) -> None:
+        engine.device = ref
+        self._states.note_on_device(self._models.devices())
 
     def _recorded(self, call: LLMCall) -> Trained | None:
         """Result of a train call that has already committed; None if it has not.
@@ -344,16 +355,15 @@ class GroupService:
 
     def snapshot(self) -> ServiceSnapshot:
         """The service as it stands."""
-        resident = dict(self._states.resident())
-        resident[Tier.DEVICE] = tuple(str(ref) for ref in self._models.devices())
+        error = self._states.last_error
         return ServiceSnapshot(
             traffic=self._states.traffic(),
             host_used_bytes=self._states.host_used_bytes,
             host_budget_bytes=self._states.host_budget_bytes,
-            resident=resident,
+            resident=self._states.resident(),
             engine_pid=self._models.engine_pid,
             num_engine_starts=self._models.num_engine_starts,
-            warning=self._states.last_error or "",
+            warning="" if error is None else str(error),
         )
 
     def close(self) -> None:

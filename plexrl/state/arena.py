@@ -38,22 +38,28 @@ class Arena:
     ----------
     nbytes
         Size of the buffer; the mapping is rounded up to whole pages.
+    fd
+        Descriptor of an arena that another process made; None makes a new one. Use `from_fd`.
     """
 
     __slots__ = ("_map", "fd", "id", "nbytes", "view")
 
     fd: int
-    """File descriptor; pass it over a Unix socket. -1 is never seen: it is open until `close`."""
+    """File descriptor, to be passed over a Unix socket; valid until `close`."""
     nbytes: int
     id: str
     """Names the memory, not its content: a reused arena keeps it, so mappings stay valid."""
     view: memoryview
     """The bytes, shape ``(nbytes,)``, writable."""
 
-    def __init__(self, nbytes: int):
+    def __init__(self, nbytes: int, *, fd: int | None = None):
         if nbytes < 0:
             raise StateError(f"an arena of {nbytes} bytes; give a size of at least 0")
-        self._attach(_anonymous_fd(max(nbytes, 1)), nbytes)
+        self.fd = _anonymous_fd(max(nbytes, 1)) if fd is None else fd
+        self.nbytes = nbytes
+        self.id = f"{os.getpid()}-{next(_serials)}"
+        self._map = mmap.mmap(self.fd, max(nbytes, 1))
+        self.view = memoryview(self._map)[:nbytes]
 
     @classmethod
     def from_fd(cls, fd: int, nbytes: int) -> Arena:
@@ -67,16 +73,7 @@ class Arena:
         held = os.fstat(fd).st_size
         if held < max(nbytes, 1):
             raise StateError(f"descriptor {fd} holds {held} bytes, not an arena of {nbytes}")
-        arena = cls.__new__(cls)
-        arena._attach(fd, nbytes)
-        return arena
-
-    def _attach(self, fd: int, nbytes: int) -> None:
-        self.fd = fd
-        self.nbytes = nbytes
-        self.id = f"{os.getpid()}-{next(_serials)}"
-        self._map = mmap.mmap(fd, max(nbytes, 1))
-        self.view = memoryview(self._map)[:nbytes]
+        return cls(nbytes, fd=fd)
 
     @property
     def is_closed(self) -> bool:

@@ -82,7 +82,7 @@ def digest_of_grains(grains: Iterable[int], nbytes: int) -> str:
     return hashlib.sha256(head + np.fromiter(grains, np.dtype("<u4")).tobytes()).hexdigest()
 
 
-def digest(view: memoryview, grains: tuple[int, ...] | None = None) -> str:
+def digest_of(view: memoryview, grains: tuple[int, ...] | None = None) -> str:
     """Digest of a state: SHA-256 over length and grain checksums, hexadecimal.
 
     It finds damage, not malice: bytes can be made on purpose that have the same digest.
@@ -105,7 +105,7 @@ def verify(view: memoryview, expected: str, name: str) -> None:
     IntegrityError
         The digest differs; the message names `name`.
     """
-    found = digest(view)
+    found = digest_of(view)
     if found != expected:
         raise IntegrityError(
             f"{name}: the bytes have digest {found[:16]}…, the manifest says {expected[:16]}…; "

@@ -141,9 +141,7 @@ class StoreFolder:
     def _write_marker(self) -> None:
         if not (self.root / MARKER).exists():
             content = json.dumps({"format": "plexrl-store", "format_version": FORMAT_VERSION})
-            files.write_file_atomically(
-                self.root / MARKER, content.encode(), durable=self._durable
-            )
+            files.write_file_atomically(self.root / MARKER, content.encode(), durable=self._durable)
 
     def claim(self, job: str) -> None:
         """Make sure that no other process writes this job, and clear what a crash left of it.
@@ -210,9 +208,7 @@ class StoreFolder:
         """Committed versions of a model, oldest first."""
         folder = self.model_folder(job, model)
         found = [match for name in _subfolders(folder) if (match := _VERSION.fullmatch(name))]
-        return tuple(
-            sorted(int(m[1]) for m in found if (folder / m.string / "zarr.json").exists())
-        )
+        return tuple(sorted(int(m[1]) for m in found if (folder / m.string / "zarr.json").exists()))
 
     def is_quarantined(self, ref: StateRef) -> bool:
         """Whether the version was moved aside as damaged."""

@@ -49,7 +49,7 @@ def _for_all(
     return [piece for task in tasks for piece in task.result()]
 
 
-def _write_chunk(folder: Path, view: memoryview, durable: bool, chunk: ChunkSpan) -> list[Piece]:  # noqa: FBT001
+def _write_chunk(folder: Path, view: memoryview, durable: bool, chunk: ChunkSpan) -> list[Piece]:
     parts: list[Piece] = []
     total = 0
     fd = files.create(folder / chunk.key)
@@ -166,9 +166,7 @@ def _read_chunk(folder_fd: int, view: memoryview, chunk: ChunkSpan) -> list[Piec
         os.close(fd)
 
 
-def read_bytes(
-    folder_fd: int, record: VersionRecord, view: memoryview, executor: Executor
-) -> None:
+def read_bytes(folder_fd: int, record: VersionRecord, view: memoryview, executor: Executor) -> None:
     """Read the bytes of a version into a buffer, and verify every one of them.
 
     Raises

@@ -76,9 +76,7 @@ class ZarrStore:
         self.root = Path(root).absolute()
         self._durable = durable
         self._chunk_bytes = chunk_bytes
-        self._folder = StoreFolder(
-            self.root, read_only=read_only, shared=shared, durable=durable
-        )
+        self._folder = StoreFolder(self.root, read_only=read_only, shared=shared, durable=durable)
         self._executor = ThreadPoolExecutor(NUM_THREADS, "plexrl-store")
         self._changes = Lock()
 

@@ -27,6 +27,11 @@ def add_positions(model: cp_model.CpModel, variables: CyclicVariables) -> None:
                 model.add(here.start == base + variables.cycle).only_enforce_if(here.wraps)
 
 
+def add_anchor(model: cp_model.CpModel, variables: CyclicVariables) -> None:
+    """The cycle is counted from the longest loop's first op: turning a timeline changes nothing."""
+    model.add(max(variables.ops, key=len)[0].begin == 0)
+
+
 def add_precedence(model: cp_model.CpModel, variables: CyclicVariables) -> None:
     """Each op starts after the one before it and its wait; the first one a cycle after the last."""
     for loop in variables.ops:
@@ -65,7 +70,7 @@ def add_one_switch_per_job(model: cp_model.CpModel, variables: CyclicVariables) 
 
 def add_exclusivity(model: cp_model.CpModel, variables: CyclicVariables) -> None:
     """The group serves one op at a time, round the wrap too."""
-    intervals = []
+    intervals: list[cp_model.IntervalVar] = []
     for loop in variables.ops:
         for here in loop:
             again = model.new_int_var(0, 2 * variables.horizon_ticks, "")

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from enum import StrEnum
+from math import ceil
 
 from ortools.sat.python import cp_model
 
@@ -49,6 +50,9 @@ _ENDINGS = {
 }
 
 
+_BOUNDED = {Ending.OPTIMAL, Ending.FEASIBLE, Ending.UNKNOWN}
+
+
 @dataclass(frozen=True, slots=True)
 class Effort:
     """How hard to try."""
@@ -67,7 +71,8 @@ class Answer:
     ending: Ending
     timeline: Timeline | None
     bound_ticks: int
-    """No cycle is shorter (stage `cycle`), no weighted span smaller (stage `span`)."""
+    """No cycle is shorter (stage `cycle`), no weighted span smaller (stage `span`); 0 if nothing
+    is proven."""
 
 
 OnTimeline = Callable[[Timeline], None]
@@ -125,6 +130,7 @@ def _build(
 ) -> CyclicVariables:
     variables = add_variables(model, jobs, shortest, longest)
     constraints.add_positions(model, variables)
+    constraints.add_anchor(model, variables)
     constraints.add_precedence(model, variables)
     constraints.add_switches(model, variables)
     constraints.add_one_switch_per_job(model, variables)
@@ -135,17 +141,46 @@ def _build(
 
 
 def _add_hint(model: cp_model.CpModel, variables: CyclicVariables, hint: Timeline | None) -> None:
+    """Tell the whole of a valid timeline, turned so that it begins where the model's does."""
     if hint is None:
         return
-    model.add_hint(variables.cycle, hint.cycle_ticks)
+    cycle = hint.cycle_ticks
+    model.add_hint(variables.cycle, cycle)
+    leads = _leads(variables, hint)
     at = {(timing.job, timing.op): timing for timing in hint.timings}
+    first = max(variables.ops, key=len)[0]
+    zero = at[first.job.id, first.op.name].start_ticks - leads[first.job.id, first.op.name]
     for loop in variables.ops:
+        anchor = None
         for here in loop:
-            timing = at[here.job.id, here.op.name]
-            model.add_hint(here.start, timing.start_ticks + timing.wraps * hint.cycle_ticks)
+            key = (here.job.id, here.op.name)
+            begin = at[key].start_ticks + cycle * at[key].wraps - leads[key] - zero
+            anchor = begin // cycle if anchor is None else anchor
+            model.add_hint(here.begin, begin % cycle)
+            model.add_hint(here.start, begin + leads[key] - anchor * cycle)
+            if not isinstance(here.wraps, int):
+                model.add_hint(here.wraps, begin // cycle - anchor)
+            if here.is_kept is not None and not isinstance(here.lead, int):
+                model.add_hint(here.lead, leads[key])
+                model.add_hint(here.is_kept, leads[key] != here.op.switch_ticks)
 
 
-class _Listener(cp_model.CpSolverSolutionCallback):
+def _leads(variables: CyclicVariables, hint: Timeline) -> dict[tuple[str, str], int]:
+    """Ticks each op occupies the group before it starts."""
+    ops = {(here.job.id, here.op.name): here.op for loop in variables.ops for here in loop}
+    leads = {}
+    for index, timing in enumerate(hint.timings):
+        before = hint.timings[index - 1]
+        op = ops[timing.job, timing.op]
+        if before.job != timing.job or not op.switch_ticks:
+            leads[timing.job, timing.op] = op.switch_ticks
+        else:
+            end = before.start_ticks + ops[before.job, before.op].duration_ticks
+            leads[timing.job, timing.op] = (timing.start_ticks - end) % hint.cycle_ticks
+    return leads
+
+
+class _Listener(cp_model.CpSolverSolutionCallback):  # type: ignore[misc]
     def __init__(self, told: Callable[[Callable[[cp_model.IntVar], int]], None]) -> None:
         super().__init__()
         self._told = told
@@ -172,7 +207,8 @@ def _solve(
         _Listener(lambda value: on_timeline(_read(group, variables, value))),
     )
     ending = _ENDINGS[status]
-    bound = int(solver.best_objective_bound) if ending != Ending.INVALID else 0
+    # CP-SAT reports its integer bound as a float, which may fall short by rounding.
+    bound = ceil(solver.best_objective_bound - 1e-6) if ending in _BOUNDED else 0
     if ending not in {Ending.OPTIMAL, Ending.FEASIBLE}:
         return Answer(ending, None, bound)
     return Answer(ending, _read(group, variables, solver.value), bound)

@@ -39,6 +39,7 @@ class PlanOrderWithBackfill:
 
     risk: float = 0.0
     idle: bool = True
+    margin: float=0
     def _may_go_first(self, candidate: Candidate, planned: Planned, view: GroupView) -> bool:
         delay_ticks = view.free_at + candidate.duration_ticks - planned.arrival
         if delay_ticks <= self.slack * planned.duration_ticks:
@@ -46,6 +47,8 @@ class PlanOrderWithBackfill:
         idle_ticks = planned.arrival + self.risk*planned.wait_ticks - view.free_at
         wait_ticks = idle_ticks + planned.duration_ticks
         harm = max(wait_ticks - candidate.float_ticks, (idle_ticks - view.spare_ticks) if self.idle else 0, 0)
+        if candidate.float_ticks - planned.float_ticks < self.margin*wait_ticks:
+            return True
         return delay_ticks - planned.float_ticks <= harm
 
 

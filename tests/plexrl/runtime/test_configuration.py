@@ -46,6 +46,8 @@ def test_whole_numbers_serve_as_seconds():
         ({"state": {"host_budget_bytes": "lots"}}, ["host_budget_bytes", "'lots'", "64 MiB"]),
         ({"state": {"is_synced": 1}}, ["is_synced", "true or false"]),
         ({"state": {"store": None}}, ["plexrl.state.store", "None", "a text"]),
+        ({"planning": {"period_s": -1}}, ["plexrl.planning.period_s", "-1", "at least 0"]),
+        ({"planning": {"slack": float("nan")}}, ["plexrl.planning.slack", "nan"]),
         ({"engines": []}, ["plexrl.engines", "mapping"]),
         ("no", ["plexrl is 'no'"]),
     ],

@@ -1,0 +1,187 @@
+"""Turns job files into jobs: looks names up, loads pipelines, finds models."""
+
+from __future__ import annotations
+
+import hashlib
+import importlib
+import importlib.util
+import sys
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import cloudpickle
+
+from dataflow import advantages, tasks
+from dataflow.datasets import JsonlPrompts
+from dataflow.errors import DataflowError
+from dataflow.jobs import Commit, JobSpec, ModelSpec
+from dataflow.pipelines import grpo
+from plexrl.cli.jobfile import JobFile
+from plexrl.spelling import hint
+
+TINY = "tiny"
+"""Word for the warmed-up tiny base model in place of a folder."""
+
+BaseModel = Callable[[], str]
+"""Gives the folder of the tiny base model, warming it up if it must."""
+
+
+def build_job(file: JobFile, tiny: BaseModel) -> JobSpec:
+    """The job a file describes.
+
+    Parameters
+    ----------
+    file
+        A file that follows the schema.
+    tiny
+        Called only if the file names the tiny base model, and only once all else is right.
+
+    Raises
+    ------
+    JobFileError
+        A name in it is not known, or what it names cannot be loaded.
+    """
+    try:
+        build = _own_pipeline(file, tiny) if "pipeline" in file.data else _grpo(file)
+        return build(_folder(file, "model", str(file.data["model"]), tiny))
+    except DataflowError as error:
+        raise file.error("the job", file.name, str(error)) from error
+
+
+def _folder(file: JobFile, inside: str, given: str, tiny: BaseModel) -> str:
+    if given == TINY:
+        return tiny()
+    folder = (file.path.parent / given).absolute()
+    if not folder.is_dir():
+        raise file.error(
+            inside, given, f"no folder {folder} is there; name a Hugging Face folder, or {TINY!r}"
+        )
+    return str(folder)
+
+
+def _common(file: JobFile) -> dict[str, Any]:
+    keys = ("seed", "slowdown_limit", "weight", "staleness", "num_prompts")
+    return {key: file.data[key] for key in keys if key in file.data}
+
+
+def _task(file: JobFile) -> tuple[str, dict[str, Any]]:
+    given = file.data["task"]
+    name, options = (given, {}) if isinstance(given, str) else (given["name"], given)
+    inside = "task" if isinstance(given, str) else "task.name"
+    if name not in tasks.names():
+        raise file.error(inside, name, f"no task is called so; {hint(name, tasks.names())}")
+    return name, dict(options.get("options", {}))
+
+
+def _grpo(file: JobFile) -> Callable[[str], JobSpec]:
+    name, options = _task(file)
+    data = file.data
+    algorithm = dict(data.get("algorithm", {}))
+    if "advantage" in algorithm:
+        try:
+            advantages.resolve(algorithm["advantage"])
+        except DataflowError as error:
+            raise file.error("algorithm.advantage", algorithm["advantage"], str(error)) from error
+    if "betas" in algorithm:
+        algorithm["betas"] = tuple(algorithm["betas"])
+    extra = {key: data[key] for key in ("num_samples", "max_new_tokens", "hints_s") if key in data}
+    commit = data.get("commit", {})
+
+    def build(model: str) -> JobSpec:
+        job = grpo(
+            model=model,
+            task=name,
+            task_options=options,
+            iterations=data["iterations"],
+            name=file.name,
+            commit_every=commit.get("every_iterations", 1),
+            **_common(file),
+            **extra,
+            **algorithm,
+        )
+        return replace(job, description=data.get("description", job.description))
+
+    # Everything but the model is looked up now: a wrong name must not cost a warm-up.
+    build("")
+    return build
+
+
+def _own_pipeline(file: JobFile, tiny: BaseModel) -> Callable[[str], JobSpec]:
+    data = file.data
+    pipeline = load_function(file)
+    seed = int(data.get("seed", 0))
+    prompts: object = None
+    if "task" in data:
+        name, options = _task(file)
+        prompts = tasks.task(name, **options).prompts(seed)
+    elif "prompts" in data:
+        prompts = JsonlPrompts(str((file.path.parent / data["prompts"]).absolute()), seed=seed)
+    frozen = data.get("frozen_models", {})
+
+    def build(model: str) -> JobSpec:
+        models = {"actor": ModelSpec(model)}
+        for name, given in frozen.items():
+            folder = _folder(file, f"frozen_models.{name}", given, tiny)
+            models[name] = ModelSpec(folder, is_trainable=False)
+        return JobSpec(
+            name=file.name,
+            models=models,
+            pipeline=pipeline,
+            iterations=data["iterations"],
+            prompts=prompts,
+            commit=Commit(**data.get("commit", {})),
+            hints_s=dict(data.get("hints_s", {})),
+            description=str(data.get("description", data["pipeline"])),
+            **_common(file),
+        )
+
+    return build
+
+
+def load_function(file: JobFile) -> Callable[..., object]:
+    """The pipeline function that a job file names.
+
+    Raises
+    ------
+    JobFileError
+        The module cannot be imported, or has no such function.
+    """
+    given = str(file.data["pipeline"])
+    where, _, name = given.rpartition(":")
+    try:
+        module = _module(file.path.parent, where)
+    except Exception as error:
+        remedy = f"it cannot be imported: {type(error).__name__}: {error}"
+        raise file.error("pipeline", given, remedy) from error
+    found = getattr(module, name, None)
+    if not callable(found):
+        known = [key for key, value in vars(module).items() if callable(value) and key[0] != "_"]
+        remedy = f"{where} has no function {name!r}; {hint(name, known)}"
+        raise file.error("pipeline", given, remedy)
+    return found  # type: ignore[no-any-return]
+
+
+def _module(folder: Path, where: str) -> ModuleType:
+    if not where.endswith(".py"):
+        return importlib.import_module(where)
+    path = (folder / where).absolute()
+    # A name of its own, so that two files called alike stay apart.
+    name = f"plexrl_job_{hashlib.sha256(str(path).encode()).hexdigest()[:12]}"
+    if name in sys.modules:
+        return sys.modules[name]
+    spec = importlib.util.spec_from_file_location(name, path)
+    if spec is None or spec.loader is None:
+        raise ImportError(f"{path} is no Python file")
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module
+    try:
+        spec.loader.exec_module(module)
+    except BaseException:
+        del sys.modules[name]
+        raise
+    # Workers cannot import it by name: its functions travel by value.
+    cloudpickle.register_pickle_by_value(module)
+    return module

@@ -1,0 +1,132 @@
+"""Reads job files: YAML, checked against the published schema before anything is built."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import yaml
+from jsonschema import Draft202012Validator, ValidationError
+from jsonschema.exceptions import best_match
+
+from plexrl.errors import JobFileError
+from plexrl.spelling import hint
+
+SCHEMA = Path(__file__).with_name("job.schema.json")
+"""The published schema."""
+
+
+@dataclass(frozen=True, slots=True)
+class JobFile:
+    """A job file that follows the schema; names in it are not looked up yet."""
+
+    path: Path
+    data: Mapping[str, Any]
+
+    @property
+    def name(self) -> str:
+        """Name of the job."""
+        return str(self.data.get("name", self.path.stem))
+
+    def error(self, inside: str, value: object, remedy: str) -> JobFileError:
+        """The error for a value of this file."""
+        return _error(self.path, inside, value, remedy)
+
+
+def read_job_file(path: str | Path) -> JobFile:
+    """Read one job file.
+
+    Raises
+    ------
+    JobFileError
+        It cannot be read, is no YAML mapping, or breaks the schema; the message names the file,
+        the path inside it, the value found and the remedy.
+    """
+    path = Path(path)
+    data = _load(path)
+    if not isinstance(data, Mapping):
+        raise _error(path, "", data, "give a mapping of keys to values, such as 'iterations: 40'")
+    worst = best_match(_validator().iter_errors(data))
+    if worst is not None:
+        raise _explained(path, worst)
+    file = JobFile(path, data)
+    _check_combination(file)
+    return file
+
+
+_OF_THE_ALGORITHM = ("algorithm", "num_samples", "max_new_tokens")
+
+
+def _check_combination(file: JobFile) -> None:
+    """What the schema cannot say in words a person understands."""
+    data = file.data
+    if "pipeline" not in data:
+        if "task" not in data:
+            raise file.error("task", None, "name a task, or give a pipeline of your own")
+        for key in ("prompts", "frozen_models"):
+            if key in data:
+                raise file.error(key, data[key], "leave it out, or give a pipeline of your own")
+        return
+    for key in _OF_THE_ALGORITHM:
+        if key in data:
+            remedy = "leave it out: a pipeline of your own says this in its code"
+            raise file.error(key, data[key], remedy)
+    if "prompts" in data and "task" in data:
+        raise file.error("prompts", data["prompts"], "leave it out, or leave out the task")
+
+
+@cache
+def _validator() -> Draft202012Validator:
+    return Draft202012Validator(json.loads(SCHEMA.read_text(encoding="utf-8")))
+
+
+def _load(path: Path) -> object:
+    try:
+        return yaml.safe_load(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise JobFileError(
+            f"job file {path} cannot be read ({error.strerror}); check the name"
+        ) from error
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        mark = getattr(error, "problem_mark", None)
+        place = f" at line {mark.line + 1}, column {mark.column + 1}" if mark else ""
+        problem = getattr(error, "problem", None) or "it is not UTF-8 text"
+        raise JobFileError(f"job file {path} is not YAML{place}: {problem}") from error
+
+
+def _error(path: Path, inside: str, value: object, remedy: str) -> JobFileError:
+    subject = f"{path}: {inside}" if inside else f"{path}: the file"
+    found = "is missing" if value is None else f"is {_shown(value)}"
+    return JobFileError(f"{subject} {found}; {remedy}")
+
+
+def _shown(value: object) -> str:
+    text = json.dumps(value, default=str, ensure_ascii=False)
+    return text if len(text) <= 60 else f"{text[:57]}..."
+
+
+def _explained(path: Path, error: ValidationError) -> JobFileError:
+    inside = _dotted(error.absolute_path)
+    schema = error.schema if isinstance(error.schema, Mapping) else {}
+    if error.validator == "additionalProperties" and isinstance(error.instance, Mapping):
+        known = schema.get("properties", {})
+        unknown = next(key for key in error.instance if key not in known)
+        where = _dotted([*error.absolute_path, str(unknown)])
+        return JobFileError(f"{path}: {where} is no known key; {hint(unknown, known)}")
+    if error.validator == "required" and isinstance(error.instance, Mapping):
+        wanted = schema.get("properties", {})
+        missing = next(key for key in schema["required"] if key not in error.instance)
+        where = _dotted([*error.absolute_path, missing])
+        return _error(path, where, None, f"give {wanted[missing]['description']}")
+    remedy = schema.get("description", error.message)
+    # A value of null is found, not missing.
+    shown = "null" if error.instance is None else _shown(error.instance)
+    return JobFileError(f"{path}: {inside or 'the file'} is {shown}; give {remedy}")
+
+
+def _dotted(parts: Iterable[str | int]) -> str:
+    return ".".join(str(part) for part in parts)

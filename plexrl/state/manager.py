@@ -1,0 +1,411 @@
+"""The states of one group's jobs, in host memory and in the store."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from types import TracebackType
+
+from plexrl.clock import Clock, system_clock
+from plexrl.core.layout import StateLayout
+from plexrl.core.residency import COMMITTED_ON_HOST, IN_STORE, ON_HOST, Move, Residence
+from plexrl.core.states import Manifest, StateRef, Tier, Traffic
+from plexrl.errors import PressureError, StateError, StoreError, VersionFenceError
+from plexrl.state.arena import Arena
+from plexrl.state.host import HostTier
+from plexrl.state.read_ahead import ReadAhead
+from plexrl.state.write_behind import WriteBehind
+from plexrl.state.zarr_store import ZarrStore
+
+PRESSURE_TIMEOUT_S = 30.0
+"""Longer than any write of a state that fits the host; shorter than a worker's patience."""
+
+
+@dataclass(frozen=True, slots=True)
+class Fetched:
+    """A version on host, pinned until `StateManager.release`."""
+
+    arena: Arena
+    """Read only: a committed version never changes."""
+    source: Tier
+    """`Tier.HOST` if it was there or on its way, `Tier.STORE` if it was read for this call."""
+    seconds: float
+    """Time the caller waited."""
+    nbytes: int
+    manifest: Manifest
+
+
+def _clear_padding(view: memoryview, layout: StateLayout) -> None:
+    end = 0
+    for start, nbytes in [*((s.offset, s.nbytes) for s in layout.slots), (layout.nbytes, 0)]:
+        if start > end:
+            view[end:start] = bytes(start - end)
+        end = start + nbytes
+
+
+class StateManager:
+    """Keeps versions of states under a host budget; safe to use from several threads.
+
+    Parameters
+    ----------
+    store
+        Where versions go that must last, or must leave host memory. Closed by its owner.
+    host_budget_bytes
+        Host memory for states, uncommitted ones included. A train function needs two
+        states of its model at once: the version it starts from and the one it makes.
+    pressure_timeout_s
+        How long `allocate` and `fetch` wait for room.
+    keep_versions
+        Newest versions of a model that stay reachable, unless `commit` says it.
+    retain_versions
+        Durable versions of a model that stay in the store, and never fewer than stay
+        reachable; None: all.
+    retry_s, max_retry_s
+        First and longest pause between attempts at a write that fails.
+    """
+
+    def __init__(
+        self,
+        store: ZarrStore,
+        *,
+        host_budget_bytes: int,
+        pressure_timeout_s: float = PRESSURE_TIMEOUT_S,
+        keep_versions: int = 1,
+        retain_versions: int | None = 2,
+        retry_s: float = 0.1,
+        max_retry_s: float = 5.0,
+        clock: Clock = system_clock,
+    ):
+        if keep_versions < 1 or (retain_versions is not None and retain_versions < 1):
+            raise StateError(
+                f"keep_versions={keep_versions}, retain_versions={retain_versions}; "
+                "keep at least one version"
+            )
+        self._host = HostTier(store, host_budget_bytes, clock)
+        self._store = store
+        self._clock = clock
+        self._pressure_timeout_s = pressure_timeout_s
+        self._keep_versions = keep_versions
+        self._on_device: tuple[StateRef, ...] = ()
+        self._writer = WriteBehind(
+            self._host, retain_versions=retain_versions, retry_s=retry_s, max_retry_s=max_retry_s
+        )
+        self._reader = ReadAhead(self._host)
+
+    def __enter__(self) -> StateManager:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Write what was committed as durable, end the threads, give the memory back.
+
+        Raises
+        ------
+        StoreError
+            Versions committed as durable could not be written; everything is closed.
+        """
+        self._reader.stop()
+        self._writer.stop()
+        with self._host.condition:
+            lost = self._host.unwritten(required=True)
+            self._host.close()
+        if lost:
+            raise StoreError(
+                f"{', '.join(map(str, lost))} could not be written to {self._store.root}: "
+                f"{self._host.last_error}"
+            )
+
+    def allocate(self, ref: StateRef, layout: StateLayout) -> Arena:
+        """Reserve host memory for a version to be made; its content is undefined.
+
+        Only the padding between tensors is zero, so that a digest depends on tensors alone.
+        Ends with `commit` or `abandon`.
+
+        Raises
+        ------
+        PressureError
+            There is no room and none came within the timeout, or there can be none: the
+            message names the budget needed.
+        VersionFenceError
+            This version or a newer one of the model is committed.
+        """
+        deadline_s = self._clock() + self._pressure_timeout_s
+        stored = self._store.versions(ref.job, ref.model)
+        nbytes = layout.nbytes
+        with self._host.condition:
+            while True:
+                self._check_fence(ref, stored)
+                self._check_budget(ref, nbytes)
+                reason = self._host.try_room(nbytes)
+                if reason is None:
+                    arena = self._host.seat(ref, Move.RESERVE, nbytes)
+                    break
+                self._host.wait(deadline_s, ref, reason)
+        _clear_padding(arena.view, layout)
+        return arena
+
+    def _check_fence(self, ref: StateRef, stored: Sequence[int]) -> None:
+        row = self._host.table.get(ref)
+        if row and row.residence is Residence.FILLING:
+            raise VersionFenceError(f"{ref} is being made already; commit or abandon it first")
+        newest = self._host.newest(ref.job, ref.model)
+        held = max(*stored[-1:], newest.ref.version if newest else -1, -1)
+        if held >= ref.version:
+            raise VersionFenceError(
+                f"{ref} cannot be made: version {held} of {ref.job}/{ref.model} is committed; "
+                f"go on with version {held + 1}, or use another job name"
+            )
+
+    def _check_budget(self, ref: StateRef, nbytes: int) -> None:
+        own = self._host.table.rows(
+            lambda row: (row.ref.job, row.ref.model) == (ref.job, ref.model) and row.num_pins > 0
+        )
+        least = nbytes + sum(row.nbytes for row in own)
+        if least > self._host.table.host_budget_bytes:
+            beside = f" beside the pinned {', '.join(str(row.ref) for row in own)}" if own else ""
+            raise PressureError(
+                f"{ref} needs {nbytes} bytes of host memory{beside}, but the budget is "
+                f"{self._host.table.host_budget_bytes}; set host_budget_bytes to at least {least}"
+            )
+
+    def commit(
+        self, manifest: Manifest, arena: Arena, *, durable: bool, keep_versions: int | None = None
+    ) -> None:
+        """Make an allocated version visible; its bytes must not change any more.
+
+        Older versions of the model leave host as soon as nobody uses them.
+
+        Parameters
+        ----------
+        manifest
+            With the digest of the arena's bytes.
+        durable
+            Write it to the store in the background; `wait_durable` tells when it is there.
+        keep_versions
+            Newest versions of this model that stay reachable (1 + the job's staleness).
+
+        Raises
+        ------
+        StateError
+            The arena was not allocated for this version.
+        """
+        ref = manifest.ref
+        with self._host.condition:
+            row = self._host.table.get(ref)
+            if (
+                not row
+                or row.residence is not Residence.FILLING
+                or (self._host.arena(ref) is not arena)
+            ):
+                raise StateError(f"{arena} was not allocated for {ref}; allocate it first")
+            if manifest.layout.nbytes != arena.nbytes:
+                raise StateError(
+                    f"{ref}: {arena} was allocated, the manifest's layout has "
+                    f"{manifest.layout.nbytes} bytes"
+                )
+            self._host.enter(manifest)
+            num_kept = keep_versions or self._keep_versions
+            self._host.num_kept[ref.job, ref.model] = num_kept
+            self._host.table.supersede(ref.job, ref.model, num_kept)
+            if durable:
+                self._host.table.require_store(ref)
+            self._host.sweep()
+
+    def abandon(self, arena: Arena) -> None:
+        """Give an allocated arena back without commit."""
+        with self._host.condition:
+            for row in self._host.table.rows(lambda r: r.residence is Residence.FILLING):
+                if self._host.arena(row.ref) is arena:
+                    self._host.vacate(row.ref, Move.ABANDON)
+                    return
+        raise StateError(f"{arena} is not being filled; it was committed or abandoned before")
+
+    def fetch(self, ref: StateRef) -> Fetched:
+        """Bring a version to host and pin it there; ends with `release`.
+
+        Raises
+        ------
+        IntegrityError
+            The stored bytes are damaged; `latest` gives the last good version.
+        PressureError
+            There is no room, and none came within the timeout.
+        StoreError
+            The version is in no tier, or the store cannot be read.
+        """
+        start = self._clock()
+        deadline_s = start + self._pressure_timeout_s
+        while True:
+            self._host.find(ref)
+            with self._host.condition:
+                row = self._host.table.get(ref)
+                if row is None:
+                    continue
+                if row.residence is Residence.FILLING:
+                    raise StateError(f"{ref} is not committed yet; fetch an older version")
+                if row.residence in COMMITTED_ON_HOST:
+                    self._host.table.pin(ref)
+                    return self._fetched(ref, Tier.HOST, start)
+                if row.residence is Residence.LOADING:
+                    self._host.condition.wait()
+                    continue
+                self._check_budget(ref, row.nbytes)
+                reason = self._host.try_room(row.nbytes)
+                if reason is not None:
+                    self._host.wait(deadline_s, ref, reason)
+                    continue
+                arena = self._host.seat(ref, Move.LOAD, row.nbytes)
+            self._host.load(ref, arena, pin=True)
+            with self._host.condition:
+                return self._fetched(ref, Tier.STORE, start)
+
+    def _fetched(self, ref: StateRef, source: Tier, start_s: float) -> Fetched:
+        manifest, arena = self._host.manifest(ref), self._host.arena(ref)
+        assert manifest is not None
+        return Fetched(arena, source, self._clock() - start_s, arena.nbytes, manifest)
+
+    def release(self, ref: StateRef) -> None:
+        """End one use of a fetched version."""
+        with self._host.condition:
+            self._host.table.unpin(ref)
+            self._host.sweep()
+
+    def prefetch(self, ref: StateRef) -> None:
+        """Have a version read to host in the background, if nothing used sooner must leave.
+
+        A hint: what goes wrong shows in `last_error`, and again when the version is fetched.
+        """
+        try:
+            self._host.find(ref)
+        except StateError as error:
+            with self._host.condition:
+                self._host.last_error = str(error)
+            return
+        self._reader.want(ref)
+
+    def set_next_use(self, order: Sequence[tuple[str, str]]) -> None:
+        """Say in which order (job, model) are used next, soonest first."""
+        with self._host.condition:
+            self._host.table.set_next_use(order)
+            self._host.condition.notify_all()
+
+    def drop_job(self, job: str) -> None:
+        """Let a job's states leave host: at once, or once released and, if durable, written.
+
+        Its stored versions stay; what was committed without `durable` and not flushed goes.
+        """
+        with self._host.condition:
+            for row in self._host.table.rows(lambda r: r.ref.job == job):
+                self._host.table.make_obsolete(row.ref)
+            self._host.sweep()
+            if not self._host.table.rows(lambda r: r.ref.job == job):
+                self._store.release_job(job)
+
+    def latest(self, job: str, model: str) -> Manifest | None:
+        """Manifest of the newest committed version on host or in the store; None: no version."""
+        with self._host.condition:
+            newest = self._host.newest(job, model)
+            on_host = self._host.manifest(newest.ref) if newest else None
+        stored = self._store.versions(job, model)
+        if on_host and (not stored or stored[-1] <= on_host.ref.version):
+            return on_host
+        return self._store.latest(job, model) or on_host
+
+    def manifest(self, ref: StateRef) -> Manifest:
+        """Manifest of a committed version.
+
+        Raises
+        ------
+        StateError
+            It is in no tier, or damaged.
+        """
+        with self._host.condition:
+            known = self._host.manifest(ref)
+        return known or self._store.manifest(ref)
+
+    def flush(self, timeout_s: float) -> None:
+        """Write all committed versions to the store, also those not committed as durable.
+
+        Raises
+        ------
+        StoreError
+            They were not written in time; the message has the last failure.
+        """
+        with self._host.condition:
+            refs = self._host.unwritten(required=False)
+            self._host.require_store(refs)
+        for ref in refs:
+            self.wait_durable(ref, timeout_s)
+
+    def wait_durable(self, ref: StateRef, timeout_s: float) -> None:
+        """Wait until a version is in the store.
+
+        Raises
+        ------
+        StoreError
+            It was not written in time; the message has the last failure.
+        StateError
+            It is in no tier.
+        """
+        deadline_s = self._clock() + timeout_s
+        with self._host.condition:
+            while (row := self._host.table.get(ref)) and row.residence not in IN_STORE:
+                if row.residence is Residence.FILLING:
+                    raise StateError(f"{ref} is not committed yet; commit it first")
+                self._host.require_store([ref])
+                left = deadline_s - self._clock()
+                if left <= 0:
+                    raise StoreError(
+                        f"{ref} was not written to {self._store.root} within {timeout_s} s; "
+                        f"last failure: {self._host.last_error or 'none, the disk is slow'}"
+                    )
+                self._host.condition.wait(left)
+        if row is None and not self._store.contains(ref):
+            raise StateError(f"{ref} is in no tier; commit it first")
+
+    def note_on_device(self, refs: Sequence[StateRef]) -> None:
+        """Say which versions are on the device now (for `resident`)."""
+        with self._host.condition:
+            self._on_device = tuple(refs)
+
+    def note_move(self, source: Tier, target: Tier, nbytes: int, seconds: float) -> None:
+        """Count a movement that the service made, to or from a device."""
+        with self._host.condition:
+            self._host.record(source, target, nbytes, seconds)
+
+    def traffic(self) -> tuple[Traffic, ...]:
+        """Movements since the start."""
+        with self._host.condition:
+            return self._host.traffic()
+
+    def resident(self) -> Mapping[str, tuple[str, ...]]:
+        """Tier → states in it, as far as this group has used them."""
+        with self._host.condition:
+            rows = self._host.table.rows()
+            return {
+                Tier.DEVICE: tuple(map(str, self._on_device)),
+                Tier.HOST: tuple(str(row.ref) for row in rows if row.residence in ON_HOST),
+                Tier.STORE: tuple(str(row.ref) for row in rows if row.residence in IN_STORE),
+            }
+
+    @property
+    def host_used_bytes(self) -> int:
+        """Host memory in use, uncommitted arenas included."""
+        with self._host.condition:
+            return self._host.table.host_used_bytes
+
+    @property
+    def host_budget_bytes(self) -> int:
+        """Host memory for states."""
+        return self._host.table.host_budget_bytes
+
+    @property
+    def last_error(self) -> str | None:
+        """Last failure of the background threads that no success has followed."""
+        return self._host.last_error

@@ -1,0 +1,98 @@
+"""Runs CP-SAT where it may be killed: ``python -m solver.cpsat.child``, a request on stdin.
+
+It caps its own address space before OR-Tools is loaded, tells every better timeline at once,
+and dies of an alarm should both its own limit and its parent fail.
+"""
+
+from __future__ import annotations
+
+import resource
+import signal
+import sys
+import time
+from collections.abc import Callable
+
+from solver.cpsat.messages import (
+    Answer,
+    Finished,
+    Found,
+    Proved,
+    Request,
+    Task,
+    read_request,
+    write_answer,
+)
+from solver.plan import Timeline
+from solver.problem import Problem
+
+ALARM_AFTER_S = 2
+"""Seconds after its deadline at which the child dies even without a parent to kill it."""
+
+Tell = Callable[[Answer, Problem | None], None]
+
+
+def run(request: Request, tell: Tell) -> None:
+    """Shorten every task's cycle, then its spans, until the deadline."""
+    best: dict[int, Timeline] = {}
+    for index, task in enumerate(request.tasks):
+        if task.hint is not None:
+            best[index] = task.hint
+    for index, task in enumerate(request.tasks):
+        _shorten(request, index, task, best, tell)
+    for index, task in enumerate(request.tasks):
+        if index in best:
+            _tighten(request, index, task, best[index], tell)
+    tell(Finished(), None)
+
+
+def _share_s(request: Request, index: int) -> float:
+    left = request.deadline_epoch_s - time.time()
+    return max(left, 0.0) / (len(request.tasks) - index)
+
+
+def _shorten(
+    request: Request, index: int, task: Task, best: dict[int, Timeline], tell: Tell
+) -> None:
+    # OR-Tools may be loaded only once the address space is capped.
+    from solver.cpsat.cyclic import Effort, shortest_cycle  # noqa: PLC0415
+
+    problem = task.problem
+    answer = shortest_cycle(
+        problem.groups[0].id,
+        problem.jobs,
+        task.hint,
+        Effort(_share_s(request, index), request.seed, request.num_workers),
+        lambda timeline: tell(Found(index, timeline), problem),
+    )
+    if answer.timeline is not None:
+        best[index] = answer.timeline
+    tell(Proved(index, str(answer.ending), answer.bound_ticks), None)
+
+
+def _tighten(request: Request, index: int, task: Task, timeline: Timeline, tell: Tell) -> None:
+    from solver.cpsat.cyclic import Effort, least_span  # noqa: PLC0415
+
+    least_span(
+        task.problem.jobs,
+        timeline,
+        Effort(_share_s(request, index), request.seed, request.num_workers),
+        lambda better: tell(Found(index, better), task.problem),
+    )
+
+
+def _tell(answer: Answer, problem: Problem | None) -> None:
+    sys.stdout.write(write_answer(answer, problem) + "\n")
+    sys.stdout.flush()
+
+
+def main() -> None:
+    """Read one request, answer it, end."""
+    request = read_request(sys.stdin.buffer.readline())
+    resource.setrlimit(resource.RLIMIT_AS, (request.memory_bytes, request.memory_bytes))
+    left_s = request.deadline_epoch_s - time.time()
+    signal.alarm(max(1, round(left_s) + ALARM_AFTER_S))
+    run(request, _tell)
+
+
+if __name__ == "__main__":
+    main()

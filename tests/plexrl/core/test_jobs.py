@@ -1,0 +1,84 @@
+"""The job table: life of a job as data."""
+
+import itertools
+
+import pytest
+
+from plexrl.core.jobs import TRANSITIONS, JobFacts, JobTable
+from plexrl.core.status import JobState
+from plexrl.errors import JobError, PlexRLError
+from solver.trace import IterationRecord
+
+
+def facts(name="a", iterations=3):
+    return JobFacts(
+        name,
+        ops=(),
+        memory_bytes=1,
+        iterations=iterations,
+        slowdown_limit=2.0,
+        weight=1.0,
+        models=("actor",),
+    )
+
+
+def table_in(state):
+    table = JobTable()
+    table.add(facts(), "g", 0.0)
+    paths = {
+        JobState.STARTING: (),
+        JobState.RUNNING: (JobState.RUNNING,),
+        JobState.FINISHED: (JobState.RUNNING, JobState.FINISHED),
+        JobState.FAILED: (JobState.FAILED,),
+        JobState.CANCELLED: (JobState.CANCELLED,),
+    }
+    for at_s, step in enumerate(paths[state]):
+        table.move("a", step, float(at_s))
+    return table
+
+
+@pytest.mark.parametrize(("start", "end"), itertools.product(JobState, JobState))
+def test_moves_are_exactly_those_of_the_table(start, end):
+    table = table_in(start)
+    if end in TRANSITIONS[start]:
+        assert table.move("a", end, 9.0).state is end
+    else:
+        with pytest.raises(PlexRLError, match=r"cannot become"):
+            table.move("a", end, 9.0)
+        assert table["a"].state is start
+
+
+def test_a_name_in_use_is_refused_and_a_failed_job_may_come_back():
+    table = table_in(JobState.RUNNING)
+    with pytest.raises(JobError, match="'a' is taken by a job that is running"):
+        table.add(facts(), "g", 1.0)
+    table.move("a", JobState.FAILED, 2.0, "engine died")
+    assert table["a"].error == "engine died"
+    assert table.add(facts(), "g", 3.0).state is JobState.STARTING
+
+
+def test_a_finished_name_stays_taken():
+    with pytest.raises(JobError, match="is finished"):
+        table_in(JobState.FINISHED).add(facts(), "g", 1.0)
+
+
+def test_an_iteration_replayed_after_a_rollback_counts_once():
+    table = table_in(JobState.RUNNING)
+    for index in (0, 1, 1, 2):
+        table.commit(IterationRecord("a", index, 0.0, 1.0))
+        table.check()
+    assert [r.iteration for r in table["a"].iterations] == [0, 1, 2]
+
+
+def test_more_iterations_than_the_job_has_break_an_invariant():
+    table = JobTable()
+    table.add(facts(iterations=1), "g", 0.0)
+    for index in (0, 1):
+        table.commit(IterationRecord("a", index, 0.0, 1.0))
+    with pytest.raises(PlexRLError, match="2 of 1 iterations"):
+        table.check()
+
+
+def test_an_unknown_job_lists_the_known_ones():
+    with pytest.raises(JobError, match="no job is called 'b'; jobs here: a"):
+        table_in(JobState.RUNNING)["b"]
