@@ -112,6 +112,8 @@ class ExportOptions:
 
     folder: str
     """Where the Hugging Face folder is written."""
+    model: AttachOptions
+    """How the model is opened, should the group not have it open any more."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,1 +1,38 @@
 """Decides who shares which groups, in what order, with proof; knows integers only."""
+
+from __future__ import annotations
+
+from solver.bounds import Bound, BoundClass, Proof
+from solver.errors import DispatchError, PlanError, ProblemError, SolverError
+from solver.explain import explain
+from solver.plan import Plan, Timeline, Timing
+from solver.planner import greedy, plan
+from solver.problem import Group, Job, Op, Problem
+from solver.result import Incumbent, Result, Source, Status
+from solver.verify import Verification, verify
+
+__all__ = [
+    "Bound",
+    "BoundClass",
+    "DispatchError",
+    "Group",
+    "Incumbent",
+    "Job",
+    "Op",
+    "Plan",
+    "PlanError",
+    "Problem",
+    "ProblemError",
+    "Proof",
+    "Result",
+    "SolverError",
+    "Source",
+    "Status",
+    "Timeline",
+    "Timing",
+    "Verification",
+    "explain",
+    "greedy",
+    "plan",
+    "verify",
+]

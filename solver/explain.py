@@ -144,9 +144,7 @@ def _why_not_placed(problem: Problem) -> str:
         ),
         "pools, pins and forbidden pairs": Problem(
             problem.groups,
-            tuple(
-                replace(job, pool=None, pinned_group=None, forbids=()) for job in problem.jobs
-            ),
+            tuple(replace(job, pool=None, pinned_group=None, forbids=()) for job in problem.jobs),
         ),
     }
     binding = [name for name, other in relaxed.items() if not _is_impossible(other)]

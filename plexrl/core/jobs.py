@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
+from dataflow.calls import AttachOptions
 from plexrl.core.status import JobState
 from plexrl.errors import JobError, PlexRLError
 from solver.trace import IterationRecord
@@ -43,7 +44,8 @@ class JobFacts:
     iterations: int
     slowdown_limit: float
     weight: float
-    models: tuple[str, ...]
+    models: Mapping[str, AttachOptions]
+    """How each of its models is opened."""
     description: str = ""
 
 

@@ -34,7 +34,7 @@ END = "\0"
 class Mixture:
     """Shares of the kinds of demonstration."""
 
-    tool_share: float = 0.4
+    tool_share: float = 0.25
     """Prompts with a product; the rest asks for an order of digits."""
     wrong_call_share: float = 0.2
     """Of the product prompts: calls with one wrong digit."""

@@ -24,7 +24,7 @@ class WarmupSettings:
 
     seed: int = 0
     num_steps: int = 250
-    batch_size: int = 128
+    batch_size: int = 96
     """Demonstrations per step."""
     learning_rate: float = 2e-3
     """At its highest; a short linear rise, then a cosine to zero."""

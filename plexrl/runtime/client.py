@@ -27,8 +27,8 @@ from plexrl.errors import JobError, JobFailedError
 from plexrl.ids import check_job_name, new_run_id
 from plexrl.runtime import messages
 from plexrl.runtime.configuration import Settings, read
-from plexrl.runtime.driver import NO_ITERATION
-from plexrl.runtime.messages import Submission, Trace, pack
+from plexrl.runtime.driver import NO_ITERATION, attach_options
+from plexrl.runtime.messages import CommittedModel, Submission, Trace, pack
 from plexrl.runtime.plugin import PlexRLScheduler
 from plexrl.runtime.worker_plugin import PlexRLWorker
 
@@ -110,8 +110,8 @@ class Run:
         str
             SHA-256 of the weights, over names and bytes.
         """
-        token = self._cluster.tokens(self.name).get(model)
-        if token is None:
+        known = self._cluster.models(self.name).get(model)
+        if known is None or known.token is None:
             raise JobError(
                 f"job {self.name!r} has no committed version of a model {model!r} yet; wait for "
                 "its first iteration, or name one of its trained models"
@@ -122,13 +122,13 @@ class Run:
             function=Phase.SYNC,
             iteration=NO_ITERATION,
             turn=1,
-            version=token.version,
+            version=known.token.version,
             seed=0,
-            options=ExportOptions(str(Path(folder).absolute())),
+            options=ExportOptions(str(Path(folder).absolute()), known.options),
         )
         key = node_key("export", job=self.name, iteration=0, model=model, run=new_run_id())
         with dask.annotate(**{ANNOTATION: annotation_of(call)}):
-            node = delayed(run_call, pure=False)(call, token, dask_key_name=key)
+            node = delayed(run_call, pure=False)(call, known.token, dask_key_name=key)
         exported: Exported = self._cluster.client.compute(node, optimize_graph=False).result()
         return exported.weights_sha256
 
@@ -228,9 +228,9 @@ class Cluster:
         """The plan in force and the history of solves, as JSON types."""
         return dict(cast("Mapping[str, Any]", self.call(messages.PLAN)))
 
-    def tokens(self, job: str) -> Mapping[str, Any]:
-        """Model → newest committed version token of a job."""
-        return cast("Mapping[str, Any]", self.call(messages.TOKENS, job=job))
+    def models(self, job: str) -> Mapping[str, CommittedModel]:
+        """Models of a job, as far as they are committed."""
+        return cast("Mapping[str, CommittedModel]", self.call(messages.MODELS, job=job))
 
     def call(self, handler: str, **kwargs: object) -> object:
         """Call a handler of the scheduler plugin."""
@@ -291,6 +291,6 @@ def job_facts(job: JobSpec) -> JobFacts:
         iterations=job.iterations,
         slowdown_limit=job.slowdown_limit,
         weight=job.weight,
-        models=tuple(job.models),
+        models=attach_options(job),
         description=job.description,
     )

@@ -50,7 +50,7 @@ def read(tree: object = None) -> Settings:
     ----------
     tree
         Mapping section → key → value; by default what Dask has under ``plexrl``. Keys may be spelt
-        with ``-`` or ``_``; sizes may be texts such as ``"64 MiB"``, times such as ``"2 min"``.
+        with ``-`` or ``_``; sizes may be texts such as ``"64 MiB"``, times such as ``"2 minutes"``.
 
     Raises
     ------
@@ -123,7 +123,7 @@ def _example(path: str, wanted: type) -> str:
     if path.endswith("_bytes"):
         return 'a whole number of bytes, or a text such as "64 MiB"'
     if path.endswith("_s"):
-        return 'a number of seconds, or a text such as "2 min"'
+        return 'a number of seconds, or a text such as "2 minutes"'
     return {int: "a whole number", float: "a number", bool: "true or false"}.get(wanted, "a text")
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
+from dataflow.calls import VersionToken
 from plexrl.core.jobs import JobEntry, JobFacts, JobTable
 from plexrl.core.status import (
     ClusterStatus,
@@ -21,6 +22,7 @@ from plexrl.errors import JobError
 from plexrl.planning.planner import GroupFacts, PlannedJob, Planner, Proposal
 from plexrl.runtime.ledger import FunctionEntry, Ledger
 from plexrl.runtime.messages import (
+    CommittedModel,
     DriverEnded,
     DriverEvent,
     DriverStarted,
@@ -70,7 +72,7 @@ class Coordinator:
         self._budgets: dict[str, int] = {}
         self._snapshots: dict[str, ServiceSnapshot] = {}
         self._busy_s: dict[str, float] = {}
-        self._tokens: dict[str, dict[str, object]] = {}
+        self._tokens: dict[str, dict[str, VersionToken]] = {}
         self._instructions: list[Instruction] = []
 
     def take_instructions(self) -> tuple[Instruction, ...]:
@@ -166,15 +168,18 @@ class Coordinator:
                         ended_s=record.ended_s - self.epoch_s,
                     )
                 )
-                self._tokens[job] = dict(tokens)
+                self._tokens.setdefault(job, {}).update({t.model: t for t in tokens})
             case DriverEnded(job=job, at_s=at_s, error=error):
                 self.end(job, JobState.FAILED if error else JobState.FINISHED, at_s, error)
         return job
 
-    def tokens(self, job: str) -> Mapping[str, object]:
-        """Model → newest committed version token of a job."""
-        self.jobs[job]
-        return self._tokens.get(job, {})
+    def models(self, job: str) -> Mapping[str, CommittedModel]:
+        """Models of a job, as far as they are committed."""
+        tokens = self._tokens.get(job, {})
+        return {
+            name: CommittedModel(options, tokens.get(name))
+            for name, options in self.jobs[job].facts.models.items()
+        }
 
     def known(self, function_id: str, annotation: Mapping[str, object]) -> str:
         """A function entered the scheduler; returns the group it will run on.

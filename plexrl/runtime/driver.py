@@ -162,8 +162,6 @@ class JobDriver:
         )
 
     def _attach_node(self, spec: JobSpec, name: str) -> Delayed:
-        model = spec.models[name]
-        num_trainable = sum(m.is_trainable for m in spec.models.values())
         call = LLMCall(
             job=self.job,
             model=name,
@@ -172,14 +170,7 @@ class JobDriver:
             turn=0,
             version=0,
             seed=spec.seed,
-            options=AttachOptions(
-                model.folder,
-                model.is_trainable,
-                spec.commit.every_iterations,
-                # A crash between the commits of two models replays the iteration, which asks
-                # for the version before the one that did commit.
-                num_versions=1 + spec.staleness + (1 if num_trainable > 1 else 0),
-            ),
+            options=attach_options(spec)[name],
             attempt=self._attempt,
         )
         key = node_key(
@@ -271,13 +262,27 @@ class JobDriver:
                         ended_s,
                         _metrics(dict(zip(in_flight.trained, results, strict=True))),
                     ),
-                    tuple(
-                        (name, r.token) for name, r in zip(in_flight.trained, results, strict=True)
-                    ),
+                    tuple(result.token for result in results),
                 )
             )
             self._num_committed += 1
             started_s = ended_s
+
+
+def attach_options(spec: JobSpec) -> dict[str, AttachOptions]:
+    """How the models of a job are opened on its group."""
+    num_trainable = sum(model.is_trainable for model in spec.models.values())
+    return {
+        name: AttachOptions(
+            model.folder,
+            model.is_trainable,
+            spec.commit.every_iterations,
+            # A crash between the commits of two models replays the iteration, which asks for
+            # the version before the one that did commit.
+            num_versions=1 + spec.staleness + (1 if num_trainable > 1 else 0),
+        )
+        for name, model in spec.models.items()
+    }
 
 
 def is_recoverable(error: BaseException) -> bool:

@@ -9,6 +9,7 @@ import pickle
 from dataclasses import dataclass
 from typing import Any
 
+from dataflow.calls import AttachOptions, VersionToken
 from plexrl.core.jobs import JobFacts
 from solver.trace import IterationRecord, LeaseRecord
 
@@ -22,8 +23,8 @@ TRACE = "plexrl_trace"
 """Client → scheduler: a `Trace`."""
 PLAN = "plexrl_plan"
 """Client → scheduler: the plan in force, as JSON types."""
-TOKENS = "plexrl_tokens"
-"""Client → scheduler: newest committed version tokens of a job."""
+MODELS = "plexrl_models"
+"""Client → scheduler: `CommittedModel` of every model of a job."""
 
 REPORT = "plexrl-report"
 """Service → scheduler: a `plexrl.services.reports.Report`."""
@@ -87,8 +88,8 @@ class IterationCommitted:
 
     record: IterationRecord
     """Times in seconds of the system clock."""
-    tokens: tuple[tuple[str, object], ...]
-    """Model → newest version token."""
+    tokens: tuple[VersionToken, ...]
+    """Versions it committed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,6 +103,16 @@ class DriverEnded:
 
 
 DriverEvent = DriverStarted | IterationCommitted | DriverEnded
+
+
+@dataclass(frozen=True, slots=True)
+class CommittedModel:
+    """A model of a job, as far as it is committed."""
+
+    options: AttachOptions
+    """How it is opened."""
+    token: VersionToken | None
+    """Its newest committed version; None before the first iteration."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -27,7 +27,7 @@ from plexrl.planning.planner import GroupFacts, Planner, solve
 from plexrl.runtime import messages
 from plexrl.runtime.coordinator import Coordinator
 from plexrl.runtime.gate import Gate, group_of
-from plexrl.runtime.messages import Drive, Submission, Trace, Upcoming, pack, unpack
+from plexrl.runtime.messages import CommittedModel, Drive, Submission, Trace, Upcoming, pack, unpack
 from solver.dispatch.arbiter import Arbiter
 from solver.dispatch.events import TICKS_PER_S
 from solver.dispatch.instructions import Admit, Prefetch, WakeAt
@@ -101,7 +101,7 @@ class PlexRLScheduler(SchedulerPlugin):
             messages.STATUS: self.status,
             messages.TRACE: self.trace,
             messages.PLAN: self.plan,
-            messages.TOKENS: self.tokens,
+            messages.MODELS: self.models,
         }
         scheduler.stream_handlers |= {
             messages.REPORT: self.handle_report,
@@ -246,9 +246,9 @@ class PlexRLScheduler(SchedulerPlugin):
         """The plan in force and the history of solves, as JSON types."""
         return self._coordinator.planner.plan_json()
 
-    async def tokens(self, job: str) -> Mapping[str, object]:
-        """Model → newest committed version token."""
-        return self._coordinator.tokens(job)
+    async def models(self, job: str) -> Mapping[str, CommittedModel]:
+        """Models of a job, as far as they are committed."""
+        return self._coordinator.models(job)
 
     def _hold(self, key: Any, annotation: object) -> None:
         self._llm_keys.add(key)

@@ -143,6 +143,7 @@ class GroupService:
                 case Phase.TRAIN, TrainOptions():
                     return self._train(call, version, rest, options, lease)
                 case Phase.SYNC, ExportOptions():
+                    self._open(call, options.model)
                     engine = self._bring(call, version, lease)
                     engine.process.export(options.folder)
                     sha256 = engine.process.weights_sha256()
@@ -161,6 +162,18 @@ class GroupService:
 
     def _attach(self, call: LLMCall, options: AttachOptions) -> Attached:
         """Open a model; its version 0 is read from the folder if nothing was committed."""
+        model = self._open(call, options)
+        manifest = self._states.latest(call.job, call.model)
+        if manifest is None:
+            manifest = self._import(model, StateRef(call.job, call.model, 0))
+        return Attached(
+            VersionToken(call.job, call.model, manifest.ref.version, manifest.digest),
+            manifest.iteration,
+            manifest.data_cursor,
+            tuple(manifest.metrics.items()),
+        )
+
+    def _open(self, call: LLMCall, options: AttachOptions) -> OpenModel:
         source = ModelSource(options.folder, options.is_trainable)
         model = OpenModel(
             call.job,
@@ -172,15 +185,7 @@ class GroupService:
             options.num_versions,
         )
         self._models.open(model)
-        manifest = self._states.latest(call.job, call.model)
-        if manifest is None:
-            manifest = self._import(model, StateRef(call.job, call.model, 0))
-        return Attached(
-            VersionToken(call.job, call.model, manifest.ref.version, manifest.digest),
-            manifest.iteration,
-            manifest.data_cursor,
-            tuple(manifest.metrics.items()),
-        )
+        return model
 
     def _import(self, model: OpenModel, ref: StateRef) -> Manifest:
         engine = self._models.engine(model)

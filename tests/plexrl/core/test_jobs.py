@@ -18,7 +18,7 @@ def facts(name="a", iterations=3):
         iterations=iterations,
         slowdown_limit=2.0,
         weight=1.0,
-        models=("actor",),
+        models={},
     )
 
 

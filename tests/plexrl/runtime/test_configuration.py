@@ -24,7 +24,7 @@ def test_values_set_in_dask_are_read():
 
 def test_units_may_be_written_out():
     settings = read(
-        {"engines": {"call_timeout_s": "2 min"}, "state": {"device_budget_bytes": None}}
+        {"engines": {"call_timeout_s": "2 minutes"}, "state": {"device_budget_bytes": None}}
     )
     assert settings.engines.call_timeout_s == 120.0
     assert settings.state.device_budget_bytes is None
