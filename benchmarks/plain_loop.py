@@ -16,7 +16,8 @@ from dataflow.jobs import JobSpec
 from dataflow.keys import stream_seed
 from dataflow.pipelines import GrpoPipeline, GrpoSettings
 from dataflow.samples import Prompt, Sample
-from plexrl.engines.protocol import DrawKey, Engine, TrainBatch
+from plexrl.engines.protocol import DrawKey, Engine, ModelSource, TrainBatch
+from plexrl.engines.torch_engine import TorchEngine
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,9 +69,6 @@ def run_plain(
     progress
         Called after each iteration with its number.
     """
-    from plexrl.engines.protocol import ModelSource
-    from plexrl.engines.torch_engine import TorchEngine
-
     assert isinstance(job.pipeline, GrpoPipeline)
     assert job.staleness == 0
     source = ModelSource(job.models["actor"].folder)

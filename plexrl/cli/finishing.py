@@ -11,7 +11,7 @@ from plexrl.cli.machine import this_machine
 from plexrl.cli.outputs import OutputFolder
 from plexrl.cli.report import JobOutcome, Report, compare
 from plexrl.cli.running import Ran
-from plexrl.core.status import JobStatus
+from plexrl.core.status import JobState, JobStatus
 from plexrl.runtime.client import Cluster
 
 ALONE = "-alone"
@@ -32,20 +32,21 @@ def as_alone(job: JobSpec) -> JobSpec:
     return replace(job, name=job.name + ALONE)
 
 
-def hash_of(cluster: Cluster, job: JobSpec, folder: str | None = None) -> str:
-    """SHA-256 of the job's newest weights; also written to `folder` if one is given.
+def hash_of(cluster: Cluster, status: JobStatus, folder: str | None = None) -> str:
+    """SHA-256 of a job's final weights; also written to `folder` if one is given.
 
     Returns
     -------
     str
-        Empty if the job committed no version.
+        Empty if the job did not finish: it has no final weights.
     """
-    if not cluster.tokens(job.name).get("actor"):
+    if status.state is not JobState.FINISHED:
         return ""
+    run = cluster.run(status.name)
     if folder is not None:
-        return cluster.run(job.name).export(folder)
+        return run.export(folder)
     with tempfile.TemporaryDirectory(prefix="plexrl-") as scratch:
-        return cluster.run(job.name).export(scratch)
+        return run.export(scratch)
 
 
 def finish(
@@ -75,12 +76,9 @@ def finish(
     title
         Heading of the timeline.
     """
-    outcomes = [
-        _outcome(
-            job, shared, alone.get(job.name), hash_of(cluster, job, str(output.model(job.name)))
-        )
-        for job in jobs
-    ]
+    models = {job.name: str(output.model(job.name)) for job in jobs}
+    hashes = {name: hash_of(cluster, shared.statuses[name], models[name]) for name in models}
+    outcomes = [_outcome(job, shared, alone.get(job.name), hashes[job.name]) for job in jobs]
     report = compare(
         outcomes,
         shared=shared.stretch,

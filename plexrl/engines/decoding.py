@@ -122,7 +122,7 @@ class DecodeBatch:
         cache = new_cache(self.model.config.num_hidden_layers, length + self.rules.max_new_tokens)
         input_BT = torch.tensor(distinct, device=self.model.device)
         logits_BV = self._forward(input_BT, cache, num_kept)[:, -1]
-        index = [place[contexts[row]] for row in self.slots]
+        index = [place[contexts[row]] for row in self.slots.tolist()]
         rows_B = torch.tensor(index, device=self.model.device)
         take_rows(cache, rows_B)
         return cache, logits_BV.index_select(0, rows_B)
@@ -153,10 +153,11 @@ class DecodeBatch:
     def _end_rows(self, step: int) -> None:
         tokens_B = self.tokens_BT[:, step]
         stopped_B = self.rules.is_eos[tokens_B] & self.is_live_B
-        for row in np.flatnonzero(stopped_B):
+        for row in np.flatnonzero(stopped_B).tolist():
             self._end(row, step, EndReason.STOP)
         if self.rules.may_stop is not None:
-            for row in np.flatnonzero(self.rules.may_stop[tokens_B] & self.is_live_B):
+            may_stop_B = self.rules.may_stop[tokens_B] & self.is_live_B
+            for row in np.flatnonzero(may_stop_B).tolist():
                 if self.rules.has_stop(self.tokens_BT[row, : step + 1].tolist()):
                     self._end(row, step, EndReason.TOOL_CALL)
 

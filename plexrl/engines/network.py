@@ -95,7 +95,7 @@ class Network:
         expected = {slot.name: slot.shape for slot in self.layout.role(ROLE_WEIGHTS)}
         found = {name: tuple(parameter.shape) for name, parameter in named.items()}
         if found != expected:
-            wrong = sorted(set(found.items()) ^ set(expected.items()))[0]
+            wrong = min(set(found.items()) ^ set(expected.items()))
             raise ModelFolderError(
                 f"model folder {folder!r} does not fit the network of {self.source.folder!r}: "
                 f"tensor {wrong[0]} with shape {wrong[1]} is in only one of them; give models of "
@@ -110,8 +110,7 @@ class Network:
         digest = hashlib.sha256()
         for slot in self.layout.role(ROLE_WEIGHTS):
             digest.update(slot.name.encode() + b"\0")
-            bytes_ = self.flat[slot.offset : slot.offset + slot.nbytes].cpu().numpy()
-            digest.update(bytes_)
+            digest.update(self.flat[slot.offset : slot.offset + slot.nbytes].cpu().numpy().data)
         return digest.hexdigest()
 
     def export(self, folder: str) -> None:

@@ -16,6 +16,7 @@ import traceback
 
 from plexrl.engines.frames import ArenaName, Reply, Request, dumps, receive, receive_fd, send
 from plexrl.engines.protocol import Engine, ModelSource
+from plexrl.engines.torch_engine import TorchEngine
 from plexrl.errors import PlexRLError
 
 
@@ -30,9 +31,11 @@ class Host:
     def run(self, request: Request) -> object:
         """Run one request and return its result."""
         if request.method == "attach":
-            return self._attach(*request.args)
+            self._attach(*request.args)
+            return None
         if request.method == "detach":
-            return self._detach(*request.args)
+            self._detach(*request.args)
+            return None
         args = [self.arenas[a.id] if isinstance(a, ArenaName) else a for a in request.args]
         return getattr(self.engine, request.method)(*args)
 
@@ -61,7 +64,7 @@ def serve(sock: socket.socket) -> None:
     source = receive(sock)
     assert isinstance(source, ModelSource)
     try:
-        host = Host(sock, _build(source))
+        host = Host(sock, TorchEngine(source))
     except Exception as error:  # noqa: BLE001 (the parent raises it)
         send(sock, dumps(_failure(error)))
         return
@@ -97,13 +100,6 @@ def main() -> None:
     sock = socket.socket(fileno=int(sys.argv[1]))
     threading.Thread(target=exit_with_parent, args=(sock,), daemon=True).start()
     serve(sock)
-
-
-def _build(source: ModelSource) -> Engine:
-    # Imported here so that a parent that dies early does not wait for torch to load.
-    from plexrl.engines.torch_engine import TorchEngine
-
-    return TorchEngine(source)
 
 
 def _failure(error: Exception) -> Reply:

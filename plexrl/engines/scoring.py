@@ -47,10 +47,10 @@ class Row:
 class Scores:
     """What a forward pass says about the completions of its rows."""
 
-    logprobs_BT: torch.Tensor
-    """0 beyond a row's completion."""
-    entropy_BT: torch.Tensor
-    """Entropy (nats) of the distribution at each position, without gradient."""
+    logprobs: torch.Tensor
+    """Nats, shape (B, T); 0 beyond a row's completion."""
+    entropy: torch.Tensor
+    """Entropy (nats) of the distribution at each position, shape (B, T), without gradient."""
 
 
 def row_of(sample: Sample) -> Row:
@@ -82,8 +82,8 @@ def score(model: PreTrainedModel, rows: Sequence[Row], temperature: float) -> Sc
     place[torch.tensor(order)] = torch.arange(len(order))
     place = place.to(model.device)
     return Scores(
-        torch.cat([part.logprobs_BT for part in parts]).index_select(0, place),
-        torch.cat([part.entropy_BT for part in parts]).index_select(0, place),
+        torch.cat([part.logprobs for part in parts]).index_select(0, place),
+        torch.cat([part.entropy for part in parts]).index_select(0, place),
     )
 
 

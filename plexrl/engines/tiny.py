@@ -14,7 +14,7 @@ from types import MappingProxyType
 
 from plexrl.engines.child_environment import child_command, child_environment
 from plexrl.engines.folders import check_folder
-from plexrl.engines.warmup import WarmupSettings
+from plexrl.engines.warmup_settings import WarmupSettings
 from plexrl.errors import ConfigError, EngineError
 
 Progress = Callable[[int, int, float], None]

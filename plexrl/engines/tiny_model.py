@@ -7,24 +7,21 @@ reinforcement within seconds on one core.
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from transformers import PreTrainedModel, PreTrainedTokenizerFast
+import torch
+from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers
+from transformers import PreTrainedModel, PreTrainedTokenizerFast, Qwen3Config, Qwen3ForCausalLM
 
 PAD, BOS, EOS = "<pad>", "<bos>", "<eos>"
 UNKNOWN = "?"
 """Characters outside the vocabulary are read as this one."""
 
-CHARACTERS = tuple(chr(code) for code in range(32, 127)) + ("\n",)
+CHARACTERS = (*(chr(code) for code in range(32, 127)), "\n")
 """Printable ASCII and the newline."""
 
 
 def tiny_tokenizer() -> PreTrainedTokenizerFast:
     """One token per character; no special token is added to a prompt."""
-    from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers
-    from transformers import PreTrainedTokenizerFast
-
     vocabulary = {token: index for index, token in enumerate((PAD, BOS, EOS, *CHARACTERS))}
     tokenizer = Tokenizer(models.WordLevel(vocabulary, unk_token=UNKNOWN))
     tokenizer.pre_tokenizer = pre_tokenizers.Split(Regex(r"[\s\S]"), behavior="isolated")
@@ -40,9 +37,6 @@ def tiny_tokenizer() -> PreTrainedTokenizerFast:
 
 def tiny_model(seed: int) -> PreTrainedModel:
     """An untrained network whose weights are a function of the seed."""
-    import torch
-    from transformers import Qwen3Config, Qwen3ForCausalLM
-
     config = Qwen3Config(
         vocab_size=len(CHARACTERS) + 3,
         hidden_size=128,

@@ -86,7 +86,7 @@ class TorchEngine:
             return ()
         rows = [row_of(sample) for sample in samples]
         with torch.no_grad():
-            values = score(self._network.model, rows, options.temperature).logprobs_BT.tolist()
+            values = score(self._network.model, rows, options.temperature).logprobs.tolist()
         return tuple(
             tuple(row_values[: row.completion_length])
             for row, row_values in zip(rows, values, strict=True)

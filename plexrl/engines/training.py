@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 
@@ -26,12 +26,14 @@ from plexrl.errors import EngineError
 @dataclass(frozen=True, slots=True)
 class _Minibatch:
     rows: tuple[Row, ...]
-    advantages_B: torch.Tensor
-    mask_BT: torch.Tensor
-    """1.0 where the policy drew the token."""
-    rollout_logprobs_BT: torch.Tensor
-    old_logprobs_BT: torch.Tensor | None
-    """None: the logprobs of the first step stand for them."""
+    advantages: torch.Tensor
+    """Shape (B,)."""
+    mask: torch.Tensor
+    """1.0 where the policy drew the token, shape (B, T)."""
+    rollout_logprobs: torch.Tensor
+    """Shape (B, T)."""
+    old_logprobs: torch.Tensor | None
+    """Shape (B, T); None: the logprobs of the first step stand for them."""
 
 
 class Trainer:
@@ -95,16 +97,10 @@ class Trainer:
         for start in range(options.num_minibatches):
             members = order[start :: options.num_minibatches]
             minibatch = self._minibatch(batch, members)
-            if minibatch.old_logprobs_BT is None and recompute_old:
+            if minibatch.old_logprobs is None and recompute_old:
                 with torch.no_grad():
                     scores = score(self.network.model, minibatch.rows, options.temperature)
-                minibatch = _Minibatch(
-                    minibatch.rows,
-                    minibatch.advantages_B,
-                    minibatch.mask_BT,
-                    minibatch.rollout_logprobs_BT,
-                    scores.logprobs_BT,
-                )
+                minibatch = replace(minibatch, old_logprobs=scores.logprobs)
             minibatches.append(minibatch)
         return minibatches
 
@@ -126,8 +122,8 @@ class Trainer:
     def _step(self, batch: _Minibatch, loss: Loss, options: TrainOptions) -> dict[str, float]:
         self.grads.zero_()
         scores = score(self.network.model, batch.rows, options.temperature)
-        logprobs_BT = scores.logprobs_BT
-        old_BT = batch.old_logprobs_BT
+        logprobs_BT = scores.logprobs
+        old_BT = batch.old_logprobs
         if old_BT is None:
             old_BT = logprobs_BT.detach()
         value = _evaluate(loss, logprobs_BT, old_BT, batch)
@@ -137,15 +133,15 @@ class Trainer:
         if not (math.isfinite(loss_value) and math.isfinite(norm)):
             raise EngineError(
                 f"the loss is {loss_value} and its gradient norm {norm} for {len(batch.rows)} "
-                f"samples with advantages in [{float(batch.advantages_B.min())}, "
-                f"{float(batch.advantages_B.max())}]; the weights stay as they were. Check "
+                f"samples with advantages in [{float(batch.advantages.min())}, "
+                f"{float(batch.advantages.max())}]; the weights stay as they were. Check "
                 "advantages and loss, or lower the learning rate"
             )
         if norm > options.max_grad_norm:
             self.grads.mul_(options.max_grad_norm / norm)
         self.optimizer.step()
         with torch.no_grad():
-            return _measure(batch, logprobs_BT, old_BT, scores.entropy_BT, options) | {
+            return _measure(batch, logprobs_BT, old_BT, scores.entropy, options) | {
                 "loss": loss_value,
                 "grad_norm": norm,
             }
@@ -156,7 +152,7 @@ def _evaluate(
 ) -> torch.Tensor:
     name = getattr(loss, "__name__", repr(loss))
     try:
-        value = loss(logprobs_BT, old_BT, batch.advantages_B, batch.mask_BT)
+        value = loss(logprobs_BT, old_BT, batch.advantages, batch.mask)
     except Exception as error:
         raise EngineError(
             f"loss {name} raised {type(error).__name__}: {error}; it is called as "
@@ -177,11 +173,11 @@ def _measure(
     entropy_BT: torch.Tensor,
     options: TrainOptions,
 ) -> dict[str, float]:
-    mask_BT = batch.mask_BT
+    mask_BT = batch.mask
     num_tokens = float(mask_BT.sum())
     ratio_BT = (logprobs_BT - old_BT).exp()
     is_clipped_BT = (ratio_BT < 1 - options.clip_low) | (ratio_BT > 1 + options.clip_high)
-    mismatch_BT = (old_BT - batch.rollout_logprobs_BT).abs()
+    mismatch_BT = (old_BT - batch.rollout_logprobs).abs()
     scale = 1.0 / max(num_tokens, 1.0)
     return {
         "entropy": float((entropy_BT * mask_BT).sum()) * scale,

@@ -28,7 +28,7 @@ from plexrl.ids import check_job_name, new_run_id
 from plexrl.runtime import messages
 from plexrl.runtime.configuration import Settings, read
 from plexrl.runtime.driver import NO_ITERATION, attach_options
-from plexrl.runtime.messages import CommittedModel, Submission, Trace, pack
+from plexrl.runtime.messages import CommittedModel, Submission, Trace, pack, unpack
 from plexrl.runtime.plugin import PlexRLScheduler
 from plexrl.runtime.worker_plugin import PlexRLWorker
 
@@ -233,8 +233,9 @@ class Cluster:
         return cast("Mapping[str, CommittedModel]", self.call(messages.MODELS, job=job))
 
     def call(self, handler: str, **kwargs: object) -> object:
-        """Call a handler of the scheduler plugin."""
-        return self.client.sync(_call, self.client, handler, kwargs)
+        """Call a handler of the scheduler plugin; returns what it answers."""
+        answer: bytes | None = self.client.sync(_call, self.client, handler, kwargs)
+        return None if answer is None else unpack(answer)
 
     def close(self) -> None:
         """Let go of the cluster; jobs go on."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
@@ -20,14 +20,14 @@ from distributed.diagnostics.plugin import SchedulerPlugin
 from dataflow.annotations import ANNOTATION, read_annotation
 from dataflow.errors import DataflowError
 from plexrl.clock import Clock, system_clock
-from plexrl.core.status import ClusterStatus, JobState
+from plexrl.core.status import JobState
 from plexrl.errors import JobError
 from plexrl.planning.config import PlanningConfig
 from plexrl.planning.planner import GroupFacts, Planner, solve
 from plexrl.runtime import messages
 from plexrl.runtime.coordinator import Coordinator
 from plexrl.runtime.gate import Gate, group_of
-from plexrl.runtime.messages import CommittedModel, Drive, Submission, Trace, Upcoming, pack, unpack
+from plexrl.runtime.messages import Drive, Submission, Upcoming, pack, unpack
 from solver.dispatch.arbiter import Arbiter
 from solver.dispatch.events import TICKS_PER_S
 from solver.dispatch.instructions import Admit, Prefetch, WakeAt
@@ -211,15 +211,14 @@ class PlexRLScheduler(SchedulerPlugin):
                 self._coordinator.jobs.set_driver(job, worker)
             self._drain_soon()
 
-    async def submit(self, payload: bytes) -> str:
-        """Place a job and start its driver; returns the group."""
+    async def submit(self, payload: bytes) -> None:
+        """Place a job and start its driver."""
         submission: Submission = unpack(payload)
         name = submission.facts.name
-        group = self._coordinator.submit(submission.facts, self._clock())
+        self._coordinator.submit(submission.facts, self._clock())
         self._drives[name] = Drive(name, submission.spec, self._run, submission.is_resumed)
         self._place_drivers()
         self._drain_soon()
-        return group
 
     async def cancel(self, job: str) -> None:
         """End a job; what it committed stays."""
@@ -234,21 +233,22 @@ class PlexRLScheduler(SchedulerPlugin):
         self._let_go(job)
         self._drain_soon()
 
-    async def status(self) -> ClusterStatus:
-        """Snapshot for people."""
-        return self._coordinator.status(self._clock(), self._cpu_phases(), self._num_errors)
+    async def status(self) -> bytes:
+        """Snapshot for people: a `ClusterStatus`."""
+        now_s = self._clock()
+        return pack(self._coordinator.status(now_s, self._cpu_phases(), self._num_errors))
 
-    async def trace(self) -> Trace:
-        """The execution log so far."""
-        return self._coordinator.trace()
+    async def trace(self) -> bytes:
+        """The execution log so far: a `Trace`."""
+        return pack(self._coordinator.trace())
 
-    async def plan(self) -> Mapping[str, object]:
+    async def plan(self) -> bytes:
         """The plan in force and the history of solves, as JSON types."""
-        return self._coordinator.planner.plan_json()
+        return pack(self._coordinator.planner.plan_json())
 
-    async def models(self, job: str) -> Mapping[str, CommittedModel]:
-        """Models of a job, as far as they are committed."""
-        return self._coordinator.models(job)
+    async def models(self, job: str) -> bytes:
+        """Models of a job, as far as they are committed: name → `CommittedModel`."""
+        return pack(self._coordinator.models(job))
 
     def _hold(self, key: Any, annotation: object) -> None:
         self._llm_keys.add(key)

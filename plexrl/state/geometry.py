@@ -96,6 +96,8 @@ def array_spans(layout: StateLayout, chunk_bytes: int = CHUNK_BYTES) -> tuple[Ar
             last = slot.role
     if layout.nbytes and not starts:
         raise StoreError(f"a layout of {layout.nbytes} bytes without tensors; name its tensors")
+    if not starts:
+        return ()
     stops = [*list(starts.values())[1:], layout.nbytes]
     return tuple(
         ArraySpan(role, start, stop - start, _chunk_size(stop - start, chunk_bytes))

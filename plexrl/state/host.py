@@ -22,13 +22,13 @@ from plexrl.core.residency import (
 from plexrl.core.states import Manifest, StateRef, Tier, Traffic
 from plexrl.errors import IntegrityError, PressureError, StateError
 from plexrl.state.arena import Arena, ArenaPool
-from plexrl.state.zarr_store import ZarrStore
+from plexrl.state.store import Store
 
 
 class HostTier:
     """Arenas of versions, what is known about them, and how much has moved."""
 
-    def __init__(self, store: ZarrStore, budget_bytes: int, clock: Clock):
+    def __init__(self, store: Store, budget_bytes: int, clock: Clock):
         self.store = store
         self.clock = clock
         self.condition = Condition()

@@ -14,8 +14,8 @@ from plexrl.errors import PressureError, StateError, StoreError, VersionFenceErr
 from plexrl.state.arena import Arena
 from plexrl.state.host import HostTier
 from plexrl.state.read_ahead import ReadAhead
+from plexrl.state.store import Store
 from plexrl.state.write_behind import WriteBehind
-from plexrl.state.zarr_store import ZarrStore
 
 PRESSURE_TIMEOUT_S = 30.0
 """Longer than any write of a state that fits the host; shorter than a worker's patience."""
@@ -66,7 +66,7 @@ class StateManager:
 
     def __init__(
         self,
-        store: ZarrStore,
+        store: Store,
         *,
         host_budget_bytes: int,
         pressure_timeout_s: float = PRESSURE_TIMEOUT_S,

@@ -73,10 +73,10 @@ class ZarrStore:
         shared: bool = False,
         chunk_bytes: int = CHUNK_BYTES,
     ):
-        self.root = Path(root).absolute()
+        self._root = Path(root).absolute()
         self._durable = durable
         self._chunk_bytes = chunk_bytes
-        self._folder = StoreFolder(self.root, read_only=read_only, shared=shared, durable=durable)
+        self._folder = StoreFolder(self._root, read_only=read_only, shared=shared, durable=durable)
         self._executor = ThreadPoolExecutor(NUM_THREADS, "plexrl-store")
         self._changes = Lock()
 
@@ -90,6 +90,11 @@ class ZarrStore:
         traceback: TracebackType | None,
     ) -> None:
         self.close()
+
+    @property
+    def root(self) -> Path:
+        """The folder."""
+        return self._root
 
     def close(self) -> None:
         """End the claim and the threads."""
@@ -149,7 +154,7 @@ class ZarrStore:
         held = self.manifest(manifest.ref)
         if held.digest != manifest.digest:
             raise StoreError(
-                f"{manifest.ref} exists in {self.root} with other bytes (digest "
+                f"{manifest.ref} exists in {self._root} with other bytes (digest "
                 f"{held.digest[:16]}…, not {manifest.digest[:16]}…); a committed version never "
                 "changes: delete it first, or use another job name"
             )
@@ -188,11 +193,11 @@ class ZarrStore:
     def _missing(self, ref: StateRef) -> StateError:
         if self._folder.is_quarantined(ref):
             return IntegrityError(
-                f"{ref} was damaged and moved aside in {self.root}; use the last good version"
+                f"{ref} was damaged and moved aside in {self._root}; use the last good version"
             )
         held = self.versions(ref.job, ref.model)
         return StoreError(
-            f"{ref} is not in the store {self.root}; it holds versions {list(held) or 'none'}"
+            f"{ref} is not in the store {self._root}; it holds versions {list(held) or 'none'}"
         )
 
     def _record(self, ref: StateRef, folder_fd: int) -> VersionRecord:
@@ -247,11 +252,11 @@ class ZarrStore:
     def _quarantine(self, ref: StateRef, damage: IntegrityError) -> IntegrityError:
         folder = self._folder.version_folder(ref)
         if self._folder.read_only or not folder.exists():
-            return IntegrityError(f"{ref} in {self.root}: {damage}; use an older version")
+            return IntegrityError(f"{ref} in {self._root}: {damage}; use an older version")
         target = self._folder.aside(ref, QUARANTINE)
         files.replace(folder, target)
         return IntegrityError(
-            f"{ref} in {self.root}: {damage}; it was moved aside to {target.name}, "
+            f"{ref} in {self._root}: {damage}; it was moved aside to {target.name}, "
             "use the last good version"
         )
 

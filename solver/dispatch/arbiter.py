@@ -241,8 +241,8 @@ class Arbiter:
     ) -> tuple[Entry | None, int | None]:
         """Ask the rule: function to grant, and its slot if its turn has come.
 
-        A function that is not the planned one is bound late, since something planned may become
-        ready until then.
+        A function that is not the very next one of the plan is bound late, since something
+        planned may become ready until then.
         """
         candidates = tuple(e for e in group.queue.values() if self._is_grantable(e, group))
         if not candidates:
@@ -251,10 +251,11 @@ class Arbiter:
         view = outlook.view(self._table, group, candidates, now)
         choice = self._rule.choose(view)
         planned = next(iter(view.upcoming), None)
-        if isinstance(choice, Run) and planned is not None and choice.id == planned.id:
-            return self._table.find(choice.id), planned.index
+        is_planned = isinstance(choice, Run) and planned is not None and choice.id == planned.id
+        index = planned.index if is_planned and planned is not None else None
         bind_at = view.free_at - self._lead_ticks
-        if group.holder is not None and now < bind_at:
+        is_early = group.holder is not None and now < bind_at
+        if is_early and (index is None or not group.cursor.is_next(index)):
             self._wake(group, bind_at, out)
             return None, None
         if isinstance(choice, Hold):
@@ -266,7 +267,7 @@ class Arbiter:
                 f"rule {self._rule!r} chose {choice.id!r} for {group.name!r}, which is not among "
                 f"its candidates; a rule may only choose from GroupView.queue"
             )
-        return self._table.find(choice.id), None
+        return self._table.find(choice.id), index
 
     def _grant(self, entry: Entry, now: int, out: list[Instruction]) -> None:
         is_ahead = self._table.grant(entry, now)

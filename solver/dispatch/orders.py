@@ -89,6 +89,10 @@ class Cursor:
             if index not in self._served:
                 yield index, self.slots[index]
 
+    def is_next(self, index: int) -> bool:
+        """Whether the slot is the very next one, with no other passed over."""
+        return index == self._position
+
     def advance(self, index: int) -> None:
         """Go on behind the slot that is served in its turn; what was passed over waits a round."""
         num = len(self.slots)

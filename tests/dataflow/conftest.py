@@ -125,9 +125,7 @@ def begin() -> Callable[..., Iteration]:
     """Iteration of a job on tokens of version `version`."""
 
     def make(job: JobSpec, index: int = 0, *, version: int = 0, **changes: object) -> Iteration:
-        versions = {
-            name: version if spec.is_trainable else 0 for name, spec in job.models.items()
-        }
+        versions = {name: version if spec.is_trainable else 0 for name, spec in job.models.items()}
         tokens = {name: VersionToken(job.name, name, v, "d") for name, v in versions.items()}
         fields = {"cursor": index * job.num_prompts, "tokens": tokens, "versions": versions}
         return build_iteration(job, index, **{**fields, **changes})
@@ -155,7 +153,11 @@ def drive() -> Callable[..., Done]:
 @pytest.fixture
 def make_sample() -> Callable[..., Sample]:
     def make(
-        text: str = "12345", prompt: str = "x31524=", index: int = 0, sample: int = 0, **more: object
+        text: str = "12345",
+        prompt: str = "x31524=",
+        index: int = 0,
+        sample: int = 0,
+        **more: object,
     ) -> Sample:
         answer = str(more.pop("answer", ""))
         return Sample(Prompt(index, prompt, answer), sample, (), text=text, **more)

@@ -21,7 +21,11 @@ def test_tasks_without_our_annotation_have_none():
 
 @pytest.mark.parametrize(
     "broken",
-    ["text", {**annotation_of(CALL), "version": "2"}, {**annotation_of(CALL), "function": "reward"}],
+    [
+        "text",
+        {**annotation_of(CALL), "version": "2"},
+        {**annotation_of(CALL), "function": "reward"},
+    ],
 )
 def test_an_annotation_made_by_hand_is_refused(broken):
     with pytest.raises(PipelineError, match="annotation"):

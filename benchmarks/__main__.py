@@ -1,0 +1,89 @@
+"""Runs one benchmark: ``python -m benchmarks NAME [--quick] [--json]``, or ``list``."""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import json
+import pkgutil
+import shlex
+import sys
+from collections.abc import Sequence
+
+from rich.console import Console
+from rich.table import Table
+
+from benchmarks import scenarios
+from benchmarks.result import BenchmarkResult
+from plexrl.cli.machine import Machine, this_machine
+from plexrl.spelling import hint
+
+
+def names() -> list[str]:
+    """Names of all benchmarks: the modules of `benchmarks.scenarios`."""
+    found = (info.name for info in pkgutil.iter_modules(scenarios.__path__))
+    return sorted(name for name in found if not name.startswith("_"))
+
+
+def to_json(result: BenchmarkResult, command: str, machine: Machine) -> dict[str, object]:
+    """The one JSON object of the contract."""
+    return {
+        "name": result.name,
+        "figures": dict(result.figures),
+        "peers": {peer: dict(figures) for peer, figures in result.peers.items()},
+        "command": command,
+        "machine": machine.to_json(),
+        "seed": result.seed,
+        "notes": list(result.notes),
+    }
+
+
+def show(result: BenchmarkResult, command: str, machine: Machine, console: Console) -> None:
+    """The result for people: one row a figure, one column a peer."""
+    table = Table(title=result.name, title_justify="left", box=None, header_style="dim")
+    table.add_column("figure")
+    for column in ("PlexRL", *result.peers):
+        table.add_column(column, justify="right")
+    rows = dict.fromkeys(
+        figure for figures in (result.figures, *result.peers.values()) for figure in figures
+    )
+    for figure in rows:
+        values = [figures.get(figure) for figures in (result.figures, *result.peers.values())]
+        table.add_row(figure, *("–" if value is None else f"{value:.4g}" for value in values))
+    console.print(table)
+    for note in result.notes:
+        console.print(f"note     {note}", highlight=False, markup=False)
+    console.print(f"command  {command}", highlight=False, markup=False, soft_wrap=True)
+    console.print(f"machine  {machine}", highlight=False, markup=False, soft_wrap=True)
+    console.print(f"seed     {result.seed}", highlight=False)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run what the command line says; the exit status."""
+    given = list(sys.argv[1:] if arguments is None else arguments)
+    parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
+    parser.add_argument("name", help="a benchmark, or 'list'")
+    parser.add_argument("--quick", action="store_true", help="smaller sizes, wider spread")
+    parser.add_argument("--json", action="store_true", help="one JSON object on the last line")
+    options = parser.parse_args(given)
+    if options.name == "list":
+        print("\n".join(names()))
+        return 0
+    if options.name not in names():
+        print(
+            f"error: no benchmark is called {options.name!r}; {hint(options.name, names())}",
+            file=sys.stderr,
+        )
+        return 2
+    module = importlib.import_module(f"benchmarks.scenarios.{options.name}")
+    result: BenchmarkResult = module.run(quick=options.quick)
+    command = shlex.join(["python", "-m", "benchmarks", *given])
+    if options.json:
+        print(json.dumps(to_json(result, command, this_machine())))
+    else:
+        show(result, command, this_machine(), Console())
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,1 @@
+"""One module per benchmark; each has ``run(quick) -> benchmarks.result.BenchmarkResult``."""

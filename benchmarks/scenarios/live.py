@@ -1,0 +1,103 @@
+"""How close k real jobs on one group come to the bound no schedule can beat.
+
+Each job's busy time is measured with the job alone on the same cluster. Sharing a group, k jobs
+cannot finish before the sum of their busy times, nor before the longest of them alone; the
+figure is the makespan over the larger of the two. Swaps, handoffs and everything else that
+sharing adds count against it.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from dataclasses import dataclass, replace
+
+import plexrl
+from benchmarks.contract import BenchmarkResult, Progress
+from dataflow.jobs import JobSpec
+from plexrl.core.status import JobStatus
+from solver.trace import busy_s
+
+SEED = 0
+TIMEOUT_S = 900.0
+
+TOOL_DELAY_S = {2: 0.0, 3: 0.15, 4: 0.30}
+"""k → median seconds the calculator answers late, so that the sum of busy times is at least 1.3
+times the longest job: between the two terms any order would do."""
+
+
+@dataclass(frozen=True, slots=True)
+class Alone:
+    """One job that had the group for itself."""
+
+    busy_s: float
+    """Seconds of its leases, swaps not counted."""
+    wall_s: float
+    """From its first iteration's begin to its last commit."""
+
+
+def run(quick: bool, progress: Progress) -> BenchmarkResult:
+    """Measure `makespan_ratio_k2` to `_k4`."""
+    iterations = 8 if quick else 40
+    base = plexrl.tiny_base("calculator", seed=SEED)
+    figures: dict[str, float] = {}
+    peers: dict[str, float] = {}
+    with (
+        tempfile.TemporaryDirectory() as store,
+        plexrl.LocalCluster(groups=1, store=store) as cluster,
+    ):
+        _run_alone(cluster, _job(base, "warm-up", 0, iterations=2, delay_s=0.0))
+        for k, delay_s in TOOL_DELAY_S.items():
+            jobs = [_job(base, f"k{k}-{i}", i, iterations, delay_s) for i in range(k)]
+            alone = []
+            for job in jobs:
+                progress(f"k = {k}: {job.name} alone")
+                alone.append(_run_alone(cluster, _renamed(job, f"{job.name}-alone")))
+            progress(f"k = {k}: all together")
+            makespan_s, shared_busy_s = _run_together(cluster, jobs)
+            load_s = sum(a.busy_s for a in alone)
+            longest_s = max(a.wall_s for a in alone)
+            figures[f"makespan_ratio_k{k}"] = makespan_s / max(load_s, longest_s)
+            figures[f"term_ratio_k{k}"] = load_s / longest_s
+            figures[f"makespan_s_k{k}"] = makespan_s
+            figures[f"busy_inflation_k{k}"] = shared_busy_s / load_s
+            peers[f"one_after_the_other_ratio_k{k}"] = sum(a.wall_s for a in alone) / max(
+                load_s, longest_s
+            )
+        figures["num_errors"] = float(cluster.status().num_errors)
+    return BenchmarkResult("live", figures, peers, SEED)
+
+
+def _job(base: str, name: str, seed: int, iterations: int, delay_s: float) -> JobSpec:
+    return plexrl.grpo(
+        model=base,
+        task="calculator",
+        task_options={"tool_median_s": delay_s, "tool_sigma": 0.3},
+        iterations=iterations,
+        name=name,
+        seed=SEED + seed,
+        slowdown_limit=10.0,
+        commit_every=iterations,
+    )
+
+
+def _renamed(job: JobSpec, name: str) -> JobSpec:
+    return replace(job, name=name)
+
+
+def _run_alone(cluster: plexrl.LocalCluster, job: JobSpec) -> Alone:
+    status = cluster.submit(job).result(TIMEOUT_S)
+    leases = [lease for lease in cluster.trace().leases if lease.job == job.name]
+    return Alone(busy_s(le for le in leases if le.iteration >= 0), _wall_s([status]))
+
+
+def _run_together(cluster: plexrl.LocalCluster, jobs: list[JobSpec]) -> tuple[float, float]:
+    runs = [cluster.submit(job) for job in jobs]
+    wall_s = _wall_s([run.result(TIMEOUT_S) for run in runs])
+    names = {job.name for job in jobs}
+    leases = [le for le in cluster.trace().leases if le.job in names and le.iteration >= 0]
+    return wall_s, busy_s(leases)
+
+
+def _wall_s(statuses: list[JobStatus]) -> float:
+    ended = [status.ended_s for status in statuses if status.ended_s is not None]
+    return max(ended) - min(status.started_s for status in statuses)

@@ -1,0 +1,119 @@
+"""What PlexRL adds: to the start of an LLM function, and to an iteration of a job alone.
+
+The peer is the same job as a plain loop: one engine in one process, no Dask, no commits
+(`benchmarks.plain_loop`). Plain and PlexRL runs take turns, so that a machine that gets slower
+does so for both.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+from dataclasses import dataclass
+
+import plexrl
+from benchmarks.contract import BenchmarkResult, Progress
+from dataflow.jobs import JobSpec
+from solver.trace import LeaseRecord
+
+SEED = 0
+TIMEOUT_S = 900.0
+WARM_ITERATIONS = 2
+"""Iterations at the start of each run that are not counted: caches fill, pages fault in."""
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """A job size to measure."""
+
+    name: str
+    num_prompts: int
+    num_samples: int
+    iterations: int
+    rounds: int
+
+
+def run(quick: bool, progress: Progress) -> BenchmarkResult:
+    """Measure `ready_to_start_ms_p50`, `alone_overhead_ms` and `alone_overhead_fraction`."""
+    tiny = Case("tiny", 16, 8, iterations=8 if quick else 24, rounds=1 if quick else 3)
+    long = Case("long", 128, 16, iterations=3 if quick else 6, rounds=1 if quick else 2)
+    base = plexrl.tiny_base("letters", seed=SEED)
+    figures: dict[str, float] = {}
+    peers: dict[str, float] = {}
+    with (
+        tempfile.TemporaryDirectory() as store,
+        plexrl.LocalCluster(groups=1, store=store) as cluster,
+    ):
+        for case in (tiny, long):
+            plain: list[float] = []
+            ours: list[float] = []
+            for index in range(case.rounds):
+                progress(f"{case.name}: round {index + 1} of {case.rounds}, plain loop")
+                plain += _plain_iterations_s(base, case)
+                progress(f"{case.name}: round {index + 1} of {case.rounds}, PlexRL")
+                job = _job(base, f"{case.name}-{index}", case)
+                run = cluster.submit(job)
+                run.result(TIMEOUT_S)
+                ours += [row["duration_s"] for row in run.metrics()[WARM_ITERATIONS:]]
+            plain_s, ours_s = statistics.median(plain), statistics.median(ours)
+            peers[f"plain_iteration_s_{case.name}"] = plain_s
+            figures[f"iteration_s_{case.name}"] = ours_s
+            if case is tiny:
+                figures["alone_overhead_ms"] = 1000 * (ours_s - plain_s)
+                figures |= _starts(cluster.trace().leases)
+            else:
+                figures["alone_overhead_fraction"] = ours_s / plain_s - 1
+    return BenchmarkResult("overhead", figures, peers, SEED)
+
+
+def _job(base: str, name: str, case: Case) -> JobSpec:
+    return plexrl.grpo(
+        model=base,
+        task="ascending",
+        iterations=case.iterations,
+        name=name,
+        seed=SEED,
+        num_prompts=case.num_prompts,
+        num_samples=case.num_samples,
+        commit_every=case.iterations,
+    )
+
+
+def _starts(leases: tuple[LeaseRecord, ...]) -> dict[str, float]:
+    """Milliseconds from ready to the engine's start; the group was free, the job was alone."""
+    waits_ms = sorted(
+        1000 * (lease.started_s + lease.swap_s - lease.ready_s)
+        for lease in leases
+        if lease.iteration >= WARM_ITERATIONS
+    )
+    return {
+        "ready_to_start_ms_p50": statistics.median(waits_ms),
+        "ready_to_start_ms_p99": waits_ms[min(len(waits_ms) - 1, round(0.99 * len(waits_ms)))],
+    }
+
+
+def _plain_iterations_s(base: str, case: Case) -> list[float]:
+    """Iteration seconds of the plain loop, in a process of its own with one thread."""
+    script = (
+        "import json, sys, torch\n"
+        "torch.set_num_threads(1)\n"
+        "from benchmarks.plain_loop import run_plain\n"
+        "from benchmarks.scenarios.overhead import Case, _job\n"
+        "base, case = json.loads(sys.argv[1])\n"
+        "run = run_plain(_job(base, 'plain', Case(**case)))\n"
+        "print(json.dumps([i.total_s for i in run.iterations]))\n"
+    )
+    fields = {name: getattr(case, name) for name in Case.__slots__}
+    done = subprocess.run(
+        [sys.executable, "-c", script, json.dumps([base, fields])],
+        check=True,
+        capture_output=True,
+        text=True,
+        env={**os.environ, "OMP_NUM_THREADS": "1"},
+    )
+    seconds: list[float] = json.loads(done.stdout.splitlines()[-1])
+    return seconds[WARM_ITERATIONS:]

@@ -1,0 +1,205 @@
+"""The command `plexrl`."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import cloudpickle
+import typer
+from rich.console import Console
+
+import plexrl
+from dataflow.jobs import JobSpec
+from plexrl.cli import demo as demonstration
+from plexrl.cli import stores
+from plexrl.cli.base_model import shown_base
+from plexrl.cli.building import build_job
+from plexrl.cli.comparing import run_and_report
+from plexrl.cli.guarding import FAILED, guarded
+from plexrl.cli.jobfile import read_job_file
+from plexrl.cli.outputs import OutputFolder
+from plexrl.cli.report import Report
+from plexrl.cli.tables import render
+from plexrl.errors import InputError, JobFileError
+from plexrl.runtime.client import job_facts
+from plexrl.runtime.cluster import LocalCluster
+from plexrl.runtime.registry import JobRegistry
+
+app = typer.Typer(
+    help="Many RLVR jobs share the accelerators of few.",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    add_completion=False,
+)
+store_app = typer.Typer(help="Look into a store.", no_args_is_help=True)
+app.add_typer(store_app, name="store")
+
+Json = Annotated[
+    bool, typer.Option("--json", help="Print one JSON object on standard output, nothing else.")
+]
+Output = Annotated[Path, typer.Option(help="Folder for results; made if it is not there.")]
+Groups = Annotated[int, typer.Option(min=1, help="Groups of accelerators, one process each.")]
+
+
+@app.command()
+def demo(
+    output: Output = Path("plexrl-demo"),
+    iterations: Annotated[
+        int, typer.Option(min=1, help="Iterations of each job.")
+    ] = demonstration.ITERATIONS,
+    seed: Annotated[int, typer.Option(help="Every draw is a function of it.")] = 0,
+    is_json: Json = False,
+    fresh: Annotated[
+        bool, typer.Option("--fresh", help="Warm the base model up anew, past the cache.")
+    ] = False,
+) -> None:
+    """Three jobs learn on one group, first each alone, then together."""
+    console = Console(stderr=True)
+    store = demonstration.store_of(output)
+    with guarded(console, is_json=is_json, on_stop=f"Go on with: plexrl resume {store}"):
+        folder = OutputFolder(output)
+        report = demonstration.run_demo(
+            folder, console, iterations=iterations, seed=seed, is_fresh=fresh
+        )
+        _show(report, folder, is_json=is_json)
+
+
+@app.command()
+def run(
+    files: Annotated[list[Path], typer.Argument(help="Job files (YAML), one job each.")],
+    groups: Groups = 1,
+    store: Annotated[Path, typer.Option(help="Folder of the Zarr store.")] = Path("plexrl-store"),
+    output: Output = Path("plexrl-output"),
+    compare: Annotated[
+        bool, typer.Option("--compare", help="Run each job alone first, and compare.")
+    ] = False,
+    is_json: Json = False,
+) -> None:
+    """Run jobs of your own, together on the same groups."""
+    console = Console(stderr=True)
+    with guarded(console, is_json=is_json, on_stop=f"Go on with: plexrl resume {store}"):
+        jobs = _read_jobs(files, console)
+        folder = OutputFolder(output)
+        with LocalCluster(groups=groups, store=store) as cluster:
+            report = run_and_report(
+                cluster, jobs, folder, console, seed=jobs[0].seed, is_compared=compare
+            )
+        _show(report, folder, is_json=is_json)
+
+
+@app.command()
+def resume(
+    store: Annotated[Path, typer.Argument(help="Folder of the store that was in use.")],
+    groups: Groups = 1,
+    output: Output = Path("plexrl-output"),
+    is_json: Json = False,
+) -> None:
+    """Go on with the jobs of a store that have not finished."""
+    console = Console(stderr=True)
+    with guarded(console, is_json=is_json, on_stop=f"Go on with: plexrl resume {store}"):
+        jobs = _unfinished_jobs(store)
+        folder = OutputFolder(output)
+        with LocalCluster(groups=groups, store=store) as cluster:
+            report = run_and_report(
+                cluster,
+                jobs,
+                folder,
+                console,
+                seed=jobs[0].seed,
+                is_compared=False,
+                resume=True,
+            )
+        _show(report, folder, is_json=is_json)
+
+
+@store_app.command("ls")
+def store_ls(
+    folder: Annotated[Path, typer.Argument(help="Folder of the store.")], is_json: Json = False
+) -> None:
+    """List jobs, models and versions."""
+    console = Console(stderr=True)
+    with guarded(console, is_json=is_json):
+        rows = stores.listing(folder)
+        if is_json:
+            _print_json({"states": rows})
+        else:
+            Console().print(stores.listing_table(rows))
+
+
+@store_app.command("check")
+def store_check(
+    folder: Annotated[Path, typer.Argument(help="Folder of the store.")], is_json: Json = False
+) -> None:
+    """Read every version back and compare it with its checksums."""
+    console = Console(stderr=True)
+    with guarded(console, is_json=is_json):
+        findings = stores.check(folder)
+        if is_json:
+            rows = [{"state": str(f.ref), "nbytes": f.nbytes, "damage": f.damage} for f in findings]
+            _print_json({"findings": rows})
+        else:
+            Console().print(stores.findings_table(findings))
+        if any(finding.damage for finding in findings):
+            raise typer.Exit(FAILED)
+
+
+@app.command()
+def version() -> None:
+    """Print the version."""
+    sys.stdout.write(f"{plexrl.__version__}\n")
+
+
+def _read_jobs(files: list[Path], console: Console) -> list[JobSpec]:
+    """All jobs, checked to the end before anything starts."""
+    read = [read_job_file(path) for path in files]
+    places: dict[str, Path] = {}
+    for file in read:
+        if file.name in places:
+            raise JobFileError(
+                f"{file.path}: name is {file.name!r}, as in {places[file.name]}; give each job a "
+                "name of its own"
+            )
+        places[file.name] = file.path
+    jobs = [build_job(file, lambda: shown_base(console)) for file in read]
+    for job in jobs:
+        job_facts(job)
+    return jobs
+
+
+def _unfinished_jobs(store: Path) -> list[JobSpec]:
+    registry = JobRegistry(store)
+    if not registry.names():
+        raise InputError(f"{store} holds no jobs; name the folder that --store named")
+    names = registry.unfinished()
+    if not names:
+        raise InputError(f"every job in {store} has finished: {', '.join(registry.names())}")
+    jobs = []
+    for name in names:
+        job = cloudpickle.loads(registry.spec(name))
+        assert isinstance(job, JobSpec)
+        jobs.append(job)
+    return jobs
+
+
+def _show(report: Report, folder: OutputFolder, *, is_json: bool) -> None:
+    """Print the result; a job that failed or differs makes the exit status 1."""
+    if is_json:
+        _print_json({**report.to_json(), "output": str(folder.path)})
+    else:
+        console = Console()
+        console.print(render(report))
+        console.print(f"results  {folder.path}", highlight=False, soft_wrap=True)
+    if not report.is_good:
+        raise typer.Exit(FAILED)
+
+
+def _print_json(data: dict[str, object]) -> None:
+    sys.stdout.write(json.dumps(data, default=str) + "\n")
+
+
+def main() -> None:
+    """Entry point."""
+    app(prog_name="plexrl")

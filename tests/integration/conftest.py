@@ -1,0 +1,48 @@
+"""One real cluster for the integration tests: a group, a CPU worker, tiny untrained models."""
+
+import pytest
+
+import plexrl
+from plexrl.engines.tiny_model import random_base
+
+NUM_HOST_STATES = 3
+"""States of the tiny model that fit the host budget: fewer than the jobs of a test need, so that
+states really travel through the store."""
+
+
+@pytest.fixture(scope="session")
+def base(tmp_path_factory):
+    return random_base(tmp_path_factory.mktemp("models") / "base", seed=0)
+
+
+@pytest.fixture(scope="session")
+def host_budget_bytes(base):
+    from plexrl.engines.folders import state_bytes
+
+    return NUM_HOST_STATES * state_bytes(base, is_trainable=True) + 4096
+
+
+@pytest.fixture(scope="session")
+def cluster(tmp_path_factory, host_budget_bytes):
+    store = tmp_path_factory.mktemp("store")
+    planning = plexrl.PlanningConfig(period_s=2.0, budget_s=3.0)
+    with plexrl.LocalCluster(
+        groups=1, store=store, host_budget_bytes=host_budget_bytes, planning=planning
+    ) as cluster:
+        yield cluster
+        assert cluster.status().num_errors == 0
+
+
+@pytest.fixture
+def small_job(base):
+    def make(name, task="ascending", iterations=4, seed=0, **settings):
+        return plexrl.grpo(
+            model=base,
+            task=task,
+            iterations=iterations,
+            name=name,
+            seed=seed,
+            **{"num_prompts": 4, "num_samples": 4, "slowdown_limit": 10.0, **settings},
+        )
+
+    return make

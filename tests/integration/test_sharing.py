@@ -1,0 +1,81 @@
+"""Several real jobs on one group: what they learn is what they learn alone."""
+
+import os
+import signal
+
+import pytest
+
+from plexrl.core.states import Tier
+from plexrl.core.status import JobState
+
+pytestmark = pytest.mark.slow
+TIMEOUT_S = 120.0
+
+
+def run_alone(cluster, job, folder):
+    run = cluster.submit(job)
+    assert run.result(TIMEOUT_S).iteration == job.iterations
+    return run.export(folder)
+
+
+def traffic(cluster, source, target):
+    (group,) = cluster.status().groups
+    return sum(t.num_moves for t in group.traffic if (t.source, t.target) == (source, target))
+
+
+def test_jobs_that_share_a_group_end_with_the_weights_of_running_alone(
+    cluster, small_job, tmp_path
+):
+    tasks = {"up": "ascending", "late": "judged", "tool": "calculator"}
+    alone = {
+        name: run_alone(cluster, small_job(f"{name}-alone", task), tmp_path / f"{name}-alone")
+        for name, task in tasks.items()
+    }
+    reads_before = traffic(cluster, Tier.STORE, Tier.HOST)
+    runs = {name: cluster.submit(small_job(name, task)) for name, task in tasks.items()}
+    for run in runs.values():
+        run.result(TIMEOUT_S)
+    shared = {name: run.export(tmp_path / name) for name, run in runs.items()}
+    assert shared == alone
+    assert len(set(shared.values())) == len(tasks)
+    assert traffic(cluster, Tier.STORE, Tier.HOST) > reads_before
+
+
+def test_leases_of_a_group_never_overlap(cluster, small_job):
+    runs = [cluster.submit(small_job(f"overlap-{i}", seed=i)) for i in range(2)]
+    for run in runs:
+        run.result(TIMEOUT_S)
+    leases = sorted(cluster.trace().leases, key=lambda lease: lease.started_s)
+    assert leases
+    for before, after in zip(leases, leases[1:], strict=False):
+        assert after.started_s >= before.ended_s, (before, after)
+
+
+def test_a_killed_engine_costs_no_iteration_and_changes_no_bit(cluster, small_job, tmp_path):
+    expected = run_alone(cluster, small_job("calm", iterations=8), tmp_path / "calm")
+    run = cluster.submit(small_job("killed", iterations=8))
+    wait_for_iteration(run, 2)
+    (group,) = cluster.status().groups
+    os.kill(group.engine_pid, signal.SIGKILL)
+    assert run.result(TIMEOUT_S).iteration == 8
+    assert run.export(tmp_path / "killed") == expected
+    assert [row["iteration"] for row in run.metrics()] == list(range(8))
+    assert cluster.status().groups[0].num_engine_starts > group.num_engine_starts
+
+
+def test_a_cancelled_job_ends_and_its_group_goes_on(cluster, small_job):
+    run = cluster.submit(small_job("endless", iterations=10_000))
+    wait_for_iteration(run, 1)
+    run.cancel()
+    assert run.wait(TIMEOUT_S).state is JobState.CANCELLED
+    cluster.submit(small_job("after", iterations=2)).result(TIMEOUT_S)
+
+
+def wait_for_iteration(run, iteration):
+    import time
+
+    deadline = time.monotonic() + TIMEOUT_S
+    while run.status().iteration < iteration:
+        assert not run.status().state.is_terminal, run.status()
+        assert time.monotonic() < deadline, run.status()
+        time.sleep(0.02)

@@ -1,0 +1,71 @@
+"""Checksums compose as crc32c does, and find every changed bit."""
+
+import google_crc32c
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from plexrl.errors import IntegrityError
+from plexrl.state.checksums import (
+    GRAIN_BYTES,
+    combine,
+    combine_all,
+    crc32c,
+    digest_of,
+    digest_of_grains,
+    grain_checksums,
+    pieces,
+    verify,
+)
+
+
+def test_the_checksum_is_castagnolis():
+    assert crc32c(b"123456789") == 0xE3069283  # RFC 3720, appendix B.4, check value
+    assert crc32c(b"") == 0
+
+
+@given(st.binary(max_size=200), st.binary(max_size=200))
+def test_checksums_of_parts_combine_to_that_of_the_whole(first, second):
+    whole = google_crc32c.value(first + second)
+    assert combine(crc32c(first), crc32c(second), len(second)) == whole
+
+
+def test_parts_of_a_grain_and_more_combine():
+    data = bytes(range(256)) * (GRAIN_BYTES // 128) + b"tail"
+    parts = [(crc32c(data[a:b]), b - a) for a, b in pieces(0, len(data))]
+    assert len(parts) == 3
+    assert combine_all(parts) == google_crc32c.value(data)
+
+
+def test_pieces_cross_no_grain():
+    assert list(pieces(GRAIN_BYTES - 1, GRAIN_BYTES + 2)) == [
+        (GRAIN_BYTES - 1, GRAIN_BYTES),
+        (GRAIN_BYTES, GRAIN_BYTES + 2),
+    ]
+    assert list(pieces(5, 5)) == []
+
+
+@pytest.mark.parametrize("position", [0, GRAIN_BYTES - 1, GRAIN_BYTES, GRAIN_BYTES + 9])
+def test_a_flipped_bit_changes_the_digest(position):
+    data = bytearray(GRAIN_BYTES + 10)
+    before = digest_of(memoryview(data))
+    data[position] ^= 16
+    assert digest_of(memoryview(data)) != before
+
+
+def test_a_digest_depends_on_the_length():
+    assert digest_of(memoryview(bytes(3))) != digest_of(memoryview(bytes(4)))
+
+
+def test_a_digest_follows_from_grains_alone():
+    view = memoryview(b"x" * (GRAIN_BYTES + 1))
+    grains = grain_checksums(view)
+    assert len(grains) == 2
+    assert digest_of(view, grains) == digest_of_grains(grains, len(view)) == digest_of(view)
+
+
+def test_verify_names_the_state_whose_bytes_changed():
+    view = memoryview(b"abc")
+    verify(view, digest_of(view), "a/actor@1")
+    with pytest.raises(IntegrityError, match="a/actor@1"):
+        verify(memoryview(b"abd"), digest_of(view), "a/actor@1")
