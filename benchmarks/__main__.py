@@ -14,7 +14,7 @@ from rich.console import Console
 from rich.table import Table
 
 from benchmarks import scenarios
-from benchmarks.result import BenchmarkResult
+from benchmarks.contract import BenchmarkResult
 from plexrl.cli.machine import Machine, this_machine
 from plexrl.spelling import hint
 
@@ -30,32 +30,31 @@ def to_json(result: BenchmarkResult, command: str, machine: Machine) -> dict[str
     return {
         "name": result.name,
         "figures": dict(result.figures),
-        "peers": {peer: dict(figures) for peer, figures in result.peers.items()},
+        "peers": dict(result.peers),
         "command": command,
         "machine": machine.to_json(),
         "seed": result.seed,
-        "notes": list(result.notes),
     }
 
 
 def show(result: BenchmarkResult, command: str, machine: Machine, console: Console) -> None:
-    """The result for people: one row a figure, one column a peer."""
+    """The result for people: one row a figure, peers below."""
     table = Table(title=result.name, title_justify="left", box=None, header_style="dim")
     table.add_column("figure")
-    for column in ("PlexRL", *result.peers):
-        table.add_column(column, justify="right")
-    rows = dict.fromkeys(
-        figure for figures in (result.figures, *result.peers.values()) for figure in figures
-    )
-    for figure in rows:
-        values = [figures.get(figure) for figures in (result.figures, *result.peers.values())]
-        table.add_row(figure, *("–" if value is None else f"{value:.4g}" for value in values))
+    table.add_column("value", justify="right")
+    for figure, value in result.figures.items():
+        table.add_row(figure, f"{value:.4g}")
+    for figure, value in result.peers.items():
+        table.add_row(f"peer: {figure}", f"{value:.4g}", style="dim")
     console.print(table)
-    for note in result.notes:
-        console.print(f"note     {note}", highlight=False, markup=False)
     console.print(f"command  {command}", highlight=False, markup=False, soft_wrap=True)
     console.print(f"machine  {machine}", highlight=False, markup=False, soft_wrap=True)
     console.print(f"seed     {result.seed}", highlight=False)
+
+
+def _say(what: str) -> None:
+    """Progress goes where it cannot mix with the figures."""
+    print(what, file=sys.stderr, flush=True)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -76,7 +75,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         )
         return 2
     module = importlib.import_module(f"benchmarks.scenarios.{options.name}")
-    result: BenchmarkResult = module.run(quick=options.quick)
+    result: BenchmarkResult = module.run(options.quick, _say)
     command = shlex.join(["python", "-m", "benchmarks", *given])
     if options.json:
         print(json.dumps(to_json(result, command, this_machine())))

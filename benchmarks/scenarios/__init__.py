@@ -1,1 +1,1 @@
-"""One module per benchmark; each has ``run(quick) -> benchmarks.result.BenchmarkResult``."""
+"""One module per benchmark; each has ``run(quick, progress) -> BenchmarkResult``."""

@@ -179,8 +179,8 @@ def planned_bars(
         End of the run.
     """
     bars: list[Bar] = []
-    ends = [plan.adopted_s for plan in plans[1:]] + [until_s]
-    for adopted, end_s in zip(plans, ends, strict=True):
+    ends = [*(plan.adopted_s for plan in plans[1:]), until_s]
+    for adopted, end_s in zip(plans, ends, strict=False):
         for timeline in _rows(adopted.plan, "timelines"):
             room = MAX_PLANNED_BARS - len(bars)
             bars += _repeated(timeline, lengths_s, adopted.adopted_s, end_s)[:room]

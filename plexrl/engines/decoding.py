@@ -24,9 +24,6 @@ from plexrl.engines.kv_cache import new_cache, take_rows
 MIN_ROWS = 4
 """Fewest rows of a forward pass."""
 
-MAX_ROWS = 512
-"""Most rows of a decode batch; bounds the cache."""
-
 
 @dataclass(frozen=True, slots=True)
 class DecodeRow:
@@ -71,7 +68,7 @@ class DecodeBatch:
     model
         The resident network.
     rows
-        Rows whose contexts all have one length; at most `MAX_ROWS`.
+        Rows whose contexts all have one length; see `plexrl.engines.kv_cache.rows_that_fit`.
     rules
         Limits of this batch.
     """

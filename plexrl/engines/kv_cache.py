@@ -6,7 +6,14 @@ Shape letters: B rows, H key-value heads, T positions, D head dimension.
 from __future__ import annotations
 
 import torch
+from transformers import PretrainedConfig
 from transformers.cache_utils import Cache, CacheLayerMixin
+
+MAX_BYTES = 2**30
+"""Most memory the cache of one decode batch takes (float32)."""
+
+MAX_ROWS = 512
+"""Most rows of one decode batch; more gain nothing."""
 
 
 class FixedLayer(CacheLayerMixin):  # type: ignore[misc]
@@ -69,3 +76,12 @@ def take_rows(cache: Cache, rows_B: torch.Tensor) -> None:
     """Keep, reorder or repeat rows in every layer."""
     for layer in cache.layers:
         layer.take_rows(rows_B)
+
+
+def rows_that_fit(config: PretrainedConfig, capacity: int) -> int:
+    """Rows of `capacity` positions that a decode batch may have."""
+    num_heads = config.num_attention_heads
+    num_key_heads = getattr(config, "num_key_value_heads", None) or num_heads
+    head_dim = getattr(config, "head_dim", None) or config.hidden_size // num_heads
+    row_bytes = 2 * 4 * config.num_hidden_layers * num_key_heads * head_dim * capacity
+    return max(1, min(MAX_ROWS, MAX_BYTES // row_bytes))

@@ -19,7 +19,7 @@ from plexrl.core.layout import StateLayout
 from plexrl.engines.child_environment import child_command, child_environment
 from plexrl.engines.frames import ArenaName, Reply, Request, dumps, receive, send, send_fd
 from plexrl.engines.protocol import DrawKey, ModelSource, TrainBatch
-from plexrl.errors import EngineError
+from plexrl.errors import EngineDiedError, EngineError
 
 _LOG_TAIL_BYTES = 4000
 """How much of the child's last output an error quotes."""
@@ -202,7 +202,7 @@ class EngineProcess:
 
     def _exchange(self, data: bytes, timeout_s: float, what: str, fd: int | None = None) -> object:
         if self._is_closed:
-            raise EngineError(f"engine of {self.source.folder!r} is closed; {what} came too late")
+            raise EngineDiedError(f"engine of {self.source.folder!r} is closed; {what} came too late")
         deadline_s = time.monotonic() + timeout_s
         try:
             send(self._sock, data, deadline_s)
@@ -212,12 +212,12 @@ class EngineProcess:
         except TimeoutError:
             self._process.kill()
             self._process.wait()
-            raise EngineError(
+            raise EngineDiedError(
                 f"engine process {self.pid} of {self.source.folder!r} did not answer {what} "
                 f"within {timeout_s:g} s and was killed{self._log_tail()}"
             ) from None
         except (EOFError, OSError) as error:
-            raise EngineError(
+            raise EngineDiedError(
                 f"engine process {self.pid} of {self.source.folder!r} died during {what} "
                 f"({self._exit_text()}){self._log_tail()}"
             ) from error

@@ -12,7 +12,8 @@ from transformers import PreTrainedModel
 from dataflow.calls import GenerateOptions
 from dataflow.keys import draw_key
 from dataflow.samples import EndReason, Prompt, Sample
-from plexrl.engines.decoding import MAX_ROWS, DecodeBatch, DecodeRow, DecodeRules, Drawn
+from plexrl.engines.decoding import DecodeBatch, DecodeRow, DecodeRules, Drawn
+from plexrl.engines.kv_cache import rows_that_fit
 from plexrl.engines.protocol import DrawKey
 from plexrl.engines.text_codec import TextCodec
 from plexrl.errors import EngineError
@@ -56,8 +57,9 @@ def run_turn(
     for length, rows in sorted(by_length.items()):
         room = rollout.context_limit - length
         rules = _rules(rollout.codec, options, min(options.max_new_tokens, room))
-        for start in range(0, len(rows), MAX_ROWS):
-            batch = rows[start : start + MAX_ROWS]
+        step = rows_that_fit(rollout.model.config, length + rules.max_new_tokens)
+        for start in range(0, len(rows), step):
+            batch = rows[start : start + step]
             decode_rows = [_decode_row(samples[row], key) for row in batch]
             for row, drawn in zip(batch, _decode(rollout, decode_rows, rules), strict=True):
                 samples[row] = _extend(rollout.codec, samples[row], drawn)

@@ -372,10 +372,6 @@ class Coordinator:
             num_engine_starts=snapshot.num_engine_starts,
         )
 
-    def live_functions(self, job: str) -> tuple[FunctionEntry, ...]:
-        """Functions of a job that the scheduler knows."""
-        return self._ledger.of_job(job)
-
     def _tell(self, event: Event, now_s: float) -> None:
         self._instructions.extend(self.arbiter.handle(event, self._ticks(now_s)))
 

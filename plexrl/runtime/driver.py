@@ -74,8 +74,6 @@ class InFlight:
     """One iteration that was submitted."""
 
     index: int
-    futures: list[Future]
-    """Everything computed for it; held until it has committed."""
     trained: dict[str, Future]
     """Model → future of its train function."""
     others: list[Future] = field(default_factory=list)
@@ -107,6 +105,8 @@ class JobDriver:
         self._clock = clock
         self._attempt = 0
         self._num_committed = 0
+        self._held: dict[int, list[Future]] = {}
+        """Iteration → everything computed for it; held until it has committed."""
 
     async def run(self) -> None:
         """Run the job until it has finished or failed; says so either way."""
@@ -186,9 +186,15 @@ class JobDriver:
     async def _iterate(self, spec: JobSpec, position: Position) -> None:
         """Submit iterations ahead of the one that runs, and commit them in order."""
         queue: asyncio.Queue[InFlight] = asyncio.Queue(maxsize=AHEAD)
-        async with asyncio.TaskGroup() as tasks:
-            tasks.create_task(self._submit_all(spec, position, queue))
-            tasks.create_task(self._commit_all(spec, position.index, queue))
+        try:
+            async with asyncio.TaskGroup() as tasks:
+                tasks.create_task(self._submit_all(spec, position, queue))
+                tasks.create_task(self._commit_all(spec, position.index, queue))
+        finally:
+            # After a failure or a stop: what waits at the scheduler must not run any more.
+            futures, self._held = self._held, {}
+            if futures:
+                await self._client.cancel([f for held in futures.values() for f in held])
 
     async def _submit_all(
         self, spec: JobSpec, position: Position, queue: asyncio.Queue[InFlight]
@@ -226,7 +232,7 @@ class JobDriver:
         held, so that what follows finds it by its key.
         """
         run = PipelineRun(spec, iteration)
-        held: list[Future] = []
+        held = self._held.setdefault(iteration.index, [])
         step = run.start()
         while isinstance(step, Compute):
             graph = step.node.__dask_graph__()
@@ -239,9 +245,9 @@ class JobDriver:
             node for node in step.outputs if node.key not in {n.key for n in trained.values()}
         ]
         futures = self._client.compute([*trained.values(), *others], optimize_graph=False)
+        held += futures
         return InFlight(
             iteration.index,
-            [*held, *futures],
             dict(zip(trained, futures, strict=False)),
             futures[len(trained) :],
         )
@@ -266,6 +272,7 @@ class JobDriver:
                 )
             )
             self._num_committed += 1
+            del self._held[in_flight.index]
             started_s = ended_s
 
 

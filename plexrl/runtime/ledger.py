@@ -87,10 +87,6 @@ class Ledger:
         """Drop a function that left the scheduler."""
         self._live.pop(function_id, None)
 
-    def of_job(self, job: str) -> tuple[FunctionEntry, ...]:
-        """Live functions of a job."""
-        return tuple(entry for entry in self._live.values() if entry.job == job)
-
     def leases(self) -> tuple[LeaseRecord, ...]:
         """Finished leases, in order of their end."""
         return tuple(self._leases)

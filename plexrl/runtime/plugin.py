@@ -227,9 +227,7 @@ class PlexRLScheduler(SchedulerPlugin):
             return
         if entry.driver:
             self._scheduler.worker_send(entry.driver, {"op": messages.STOP, "job": job})
-        keys = [f.id for f in self._coordinator.live_functions(job)]
         self._coordinator.end(job, JobState.CANCELLED, self._clock())
-        self._cancel_keys(keys)
         self._let_go(job)
         self._drain_soon()
 
@@ -344,11 +342,6 @@ class PlexRLScheduler(SchedulerPlugin):
         worker = self._coordinator.worker_of(self._coordinator.jobs[job].group)
         if worker is not None:
             self._scheduler.worker_send(worker, {"op": messages.FORGET, "job": job})
-
-    def _cancel_keys(self, keys: list[Any]) -> None:
-        known = [key for key in keys if key in self._scheduler.tasks]
-        for client in {w.client_key for k in known for w in self._scheduler.tasks[k].who_wants}:
-            self._scheduler.client_releases_keys(known, client, "plexrl-cancel")
 
     def _cpu_phases(self) -> dict[str, str]:
         """Job → phase of its ordinary task that runs right now."""

@@ -86,6 +86,7 @@ class StateManager:
         self._clock = clock
         self._pressure_timeout_s = pressure_timeout_s
         self._keep_versions = keep_versions
+        self._is_closed = False
         self._on_device: tuple[StateRef, ...] = ()
         self._writer = WriteBehind(
             self._host, retain_versions=retain_versions, retry_s=retry_s, max_retry_s=max_retry_s
@@ -111,6 +112,9 @@ class StateManager:
         StoreError
             Versions committed as durable could not be written; everything is closed.
         """
+        if self._is_closed:
+            return
+        self._is_closed = True
         self._reader.stop()
         self._writer.stop()
         with self._host.condition:

@@ -244,7 +244,7 @@ class Arbiter:
         A function that is not the very next one of the plan is bound late, since something
         planned may become ready until then.
         """
-        candidates = tuple(e for e in group.queue.values() if self._is_grantable(e, group))
+        candidates = self._candidates(group)
         if not candidates:
             group.wake_at = None
             return None, None
@@ -279,13 +279,30 @@ class Arbiter:
 
     def _prefetch(self, group: Group, now: int, out: list[Instruction]) -> None:
         """Announce the job that follows the holder, unless it was announced or is the holder."""
-        following = outlook.following(self._table, group, now)
-        holder = group.holder
-        if following is None or holder is None or following == group.prefetched:
+        if group.holder is None:
             return
-        if following[0] != holder.ref.job:
+        following = self._following(group, group.holder.ref.job, now)
+        if following is None or following == group.prefetched:
+            return
+        if following[0] != group.holder.ref.job:
             group.prefetched = following
             out.append(Prefetch(group.name, *following))
+
+    def _following(self, group: Group, job: str, now: int) -> tuple[str, str] | None:
+        """Job and op that come next, as far as can be told now."""
+        if group.ahead is not None:
+            return group.ahead.ref.job, group.ahead.ref.op
+        candidates = self._candidates(group)
+        if not candidates:
+            return outlook.planned_after(self._table, group, job, now)
+        choice = self._rule.choose(outlook.view(self._table, group, candidates, now))
+        if isinstance(choice, Hold):
+            return choice.job, choice.op
+        ref = self._table.find(choice.id).ref
+        return ref.job, ref.op
+
+    def _candidates(self, group: Group) -> tuple[Entry, ...]:
+        return tuple(e for e in group.queue.values() if self._is_grantable(e, group))
 
     def _wake(self, group: Group, tick: int, out: list[Instruction]) -> None:
         if group.wake_at != tick:

@@ -39,15 +39,12 @@ def upcoming(
             yield _planned(table, slot, index, *expected, None)
 
 
-def following(table: Table, group: Group, now: int) -> tuple[str, str] | None:
-    """Job and op expected after the holder: admitted ahead, else planned, else ready first."""
-    if group.ahead is not None:
-        return group.ahead.ref.job, group.ahead.ref.op
-    queued = tuple(group.queue.values())
-    planned = next(upcoming(table, group, queued, now), None)
-    if planned is not None:
-        return planned.job, planned.op
-    return (queued[0].ref.job, queued[0].ref.op) if queued else None
+def planned_after(table: Table, group: Group, job: str, now: int) -> tuple[str, str] | None:
+    """First planned job and op that is expected, the given job's own left out."""
+    for planned in upcoming(table, group, (), now):
+        if planned.job != job:
+            return planned.job, planned.op
+    return None
 
 
 def _expected(table: Table, slot: Slot, now: int) -> tuple[int, int] | None:

@@ -27,6 +27,7 @@ class AnnotationRecorder(SchedulerPlugin):
     def update_graph(
         self, scheduler: Scheduler, *, annotations: dict[str, dict[str, object]], **_: object
     ) -> None:
+        del scheduler
         self.seen.update(annotations.get("plexrl", {}))
 
 

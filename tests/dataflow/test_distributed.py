@@ -21,11 +21,11 @@ def ops_seen(recorder):
     return sorted(str(annotation["op"]) for annotation in recorder.seen.values())
 
 
-def compute(client, node):
+def compute(_client, node):
     return dask.compute(node)[0]
 
 
-def persist(client, node):
+def persist(_client, node):
     return dask.persist(node)[0].compute()
 
 
@@ -33,7 +33,7 @@ def optimise(client, node):
     return client.compute(dask.optimize(node)[0]).result()
 
 
-def fuse(client, node):
+def fuse(_client, node):
     with dask.config.set({"optimization.fuse.delayed": True}):
         return dask.compute(node)[0]
 
@@ -42,8 +42,9 @@ def submit(client, node):
     return client.compute(node, optimize_graph=False).result()
 
 
+@pytest.mark.usefixtures("service")
 @pytest.mark.parametrize("way", [compute, persist, optimise, fuse, submit])
-def test_annotations_reach_the_scheduler(client, recorder, service, make_job, begin, way):
+def test_annotations_reach_the_scheduler(client, recorder, make_job, begin, way):
     job = make_job(simple)
     (node,) = PipelineRun(job, begin(job)).start().outputs
     assert way(client, node).token.version == 1
@@ -51,9 +52,7 @@ def test_annotations_reach_the_scheduler(client, recorder, service, make_job, be
     assert all(key.split("-")[0] in {"rollout", "train"} for key in recorder.seen)
 
 
-def test_a_future_or_a_node_of_the_last_version_orders_iterations(
-    client, recorder, service, make_job, begin
-):
+def test_a_future_or_a_node_of_the_last_version_orders_iterations(client, service, make_job, begin):
     job = make_job(simple)
     (first,) = PipelineRun(job, begin(job)).start().outputs
     frozen = begin(job).models["reference"].token
@@ -90,7 +89,8 @@ def others(node):
     return [type(node)(key, node.dask) for key in node.dask if key != node.key]
 
 
-def test_a_plain_cluster_says_that_there_is_no_service(client, make_job, begin):
+@pytest.mark.usefixtures("client")
+def test_a_plain_cluster_says_that_there_is_no_service(make_job, begin):
     job = make_job(simple)
     (node,) = PipelineRun(job, begin(job)).start().outputs
     with pytest.raises(NoServiceError, match=r"plexrl\.attach\(client\)"):

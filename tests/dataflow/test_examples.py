@@ -49,7 +49,7 @@ def test_a_handwritten_pipeline_runs(name, ops, begin, drive, service):
 def test_prompts_are_drawn_until_enough_are_informative(begin, drive, service, make_sample):
     module = load("adaptive_turns")
     job = module.job("folder")
-    same, mixed = [make_sample("12345", sample=n) for n in (0, 1)], None
+    same = [make_sample("12345", sample=n) for n in (0, 1)]
     assert module.informative(same) == ((), ())
     mixed = [make_sample("12345"), make_sample("54321", sample=1)]
     assert module.informative(mixed) == (tuple(mixed), (1.0, pytest.approx(0.2)))

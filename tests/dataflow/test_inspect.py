@@ -11,7 +11,7 @@ from dataflow.inspect import critical_path, draw, graph_of, llm_nodes, require_a
 
 @pytest.fixture
 def trained(make_job, begin):
-    it = begin(make_job(lambda it: None, hints_s={"actor.rollout.0": 0.5, "actor.train.0": 1.5}))
+    it = begin(make_job(lambda _: None, hints_s={"actor.rollout.0": 0.5, "actor.train.0": 1.5}))
     samples = it.actor.generate(it.prompts)
     judged = rewards.node("ascending", samples, key=it.key("reward"))
     estimated = advantages.node("grpo", judged, samples, key=it.key("advantage"))

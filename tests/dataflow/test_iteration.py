@@ -4,7 +4,6 @@ from dataflow.calls import VersionToken
 from dataflow.errors import DataError, PipelineError
 from dataflow.inspect import graph_of
 from dataflow.iteration import RESERVED_NAMES
-from dataflow.phases import Phase
 from dataflow.samples import Prompt
 
 
@@ -17,14 +16,14 @@ def call_of(node):
 
 
 def test_prompts_stand_at_the_data_cursor(make_job, begin):
-    job = make_job(lambda it: None)
+    job = make_job(lambda _: None)
     it = begin(job, 1)
     assert [prompt.index for prompt in it.prompts] == [2, 3]
     assert it.cursor_after == 4
 
 
 def test_a_handle_says_version_iteration_and_turn(make_job, begin):
-    it = begin(make_job(lambda it: None, hints_s={"actor.rollout.1": 0.5}), 2, version=2)
+    it = begin(make_job(lambda _: None, hints_s={"actor.rollout.1": 0.5}), 2, version=2)
     first = it.actor.generate(it.prompts, n=3)
     second = it.actor.generate(first)
     assert annotation(first) == {
@@ -43,13 +42,13 @@ def test_a_handle_says_version_iteration_and_turn(make_job, begin):
 
 
 def test_a_frozen_model_stays_at_version_0(make_job, begin):
-    it = begin(make_job(lambda it: None), 2, version=2)
+    it = begin(make_job(lambda _: None), 2, version=2)
     samples = it.actor.generate(it.prompts)
     assert annotation(it.reference.logprobs(samples))["version"] == 0
 
 
 def test_after_train_the_handle_is_the_next_version_and_waits_for_it(make_job, begin):
-    it = begin(make_job(lambda it: None), 1, version=1)
+    it = begin(make_job(lambda _: None), 1, version=1)
     samples = it.actor.generate(it.prompts)
     trained = it.actor.train(samples, [1.0] * 16)
     after = it.actor.generate(it.prompts)
@@ -60,7 +59,7 @@ def test_after_train_the_handle_is_the_next_version_and_waits_for_it(make_job, b
 
 def test_rollouts_may_use_older_weights_than_training(make_job, begin):
     it = begin(
-        make_job(lambda it: None),
+        make_job(lambda _: None),
         3,
         version=3,
         rollout_tokens={"actor": VersionToken("sorter", "actor", 2, "d")},
@@ -74,7 +73,7 @@ def test_rollouts_may_use_older_weights_than_training(make_job, begin):
 
 
 def test_later_rollouts_wait_for_sync(make_job, begin):
-    it = begin(make_job(lambda it: None))
+    it = begin(make_job(lambda _: None))
     it.actor.train(it.actor.generate(it.prompts), [1.0] * 16)
     synced = it.actor.sync()
     after = it.actor.generate(it.prompts)
@@ -83,7 +82,7 @@ def test_later_rollouts_wait_for_sync(make_job, begin):
 
 
 def test_only_train_moves_the_data_cursor_and_only_the_last_one_ends_the_job(make_job, begin):
-    job = make_job(lambda it: None)
+    job = make_job(lambda _: None)
     for index, is_last in ((2, False), (3, True)):
         it = begin(job, index, version=index)
         samples = it.actor.generate(it.prompts)
@@ -93,24 +92,24 @@ def test_only_train_moves_the_data_cursor_and_only_the_last_one_ends_the_job(mak
 
 
 def test_a_second_rollout_of_the_same_prompts_draws_other_numbers(make_job, begin):
-    it = begin(make_job(lambda it: None))
+    it = begin(make_job(lambda _: None))
     seeds = [call_of(it.actor.generate(it.prompts)).seed for _ in range(2)]
     seeds.append(call_of(it.reference.generate(it.prompts)).seed)
     assert seeds[0] == 7
     assert len(set(seeds)) == 3
-    again = begin(make_job(lambda it: None))
+    again = begin(make_job(lambda _: None))
     assert [call_of(again.actor.generate(again.prompts)).seed for _ in range(2)] == seeds[:2]
 
 
 def test_attempts_and_runs_have_keys_of_their_own(make_job, begin):
-    job = make_job(lambda it: None)
+    job = make_job(lambda _: None)
     variants = ({}, {"attempt": 1}, {"run": "r2"})
     iterations = [begin(job, 0, **variant) for variant in variants]
     assert len({it.actor.generate(it.prompts).key for it in iterations}) == 3
 
 
 def test_models_are_found_by_attribute_and_by_name(make_job, begin):
-    it = begin(make_job(lambda it: None))
+    it = begin(make_job(lambda _: None))
     assert it.actor is it.models["actor"]
     assert list(it.models) == ["actor", "reference"]
     assert it.fraction_done == 0
@@ -120,23 +119,23 @@ def test_models_are_found_by_attribute_and_by_name(make_job, begin):
 @pytest.mark.parametrize("find", [lambda it: it.critic, lambda it: it.models["critic"]])
 def test_an_unknown_model_is_named_with_the_known_ones(make_job, begin, find):
     with pytest.raises(PipelineError, match=r"no model 'critic'.*'actor', 'reference'"):
-        find(begin(make_job(lambda it: None)))
+        find(begin(make_job(lambda _: None)))
 
 
 def test_every_attribute_of_an_iteration_is_a_reserved_name(make_job, begin):
-    it = begin(make_job(lambda it: None))
+    it = begin(make_job(lambda _: None))
     assert {name for name in vars(it) if not name.startswith("_")} <= RESERVED_NAMES
     assert {"key", "trained", "is_last"} <= RESERVED_NAMES
 
 
 def test_a_frozen_model_cannot_be_trained(make_job, begin):
-    it = begin(make_job(lambda it: None))
+    it = begin(make_job(lambda _: None))
     with pytest.raises(PipelineError, match="'reference', which is frozen"):
         it.reference.train(it.actor.generate(it.prompts), [1.0] * 16)
 
 
 def test_one_model_is_trained_once_per_iteration(make_job, begin):
-    it = begin(make_job(lambda it: None))
+    it = begin(make_job(lambda _: None))
     samples = it.actor.generate(it.prompts)
     it.actor.train(samples, [1.0] * 16)
     with pytest.raises(PipelineError, match="trains 'actor' twice"):
@@ -144,7 +143,7 @@ def test_one_model_is_trained_once_per_iteration(make_job, begin):
 
 
 def test_a_handle_of_a_finished_iteration_makes_no_nodes(make_job, begin):
-    it = begin(make_job(lambda it: None), 2)
+    it = begin(make_job(lambda _: None), 2)
     it.close()
     with pytest.raises(PipelineError, match="belongs to iteration 2"):
         it.actor.generate(it.prompts)
@@ -166,14 +165,14 @@ def test_a_handle_of_a_finished_iteration_makes_no_nodes(make_job, begin):
 )
 def test_generate_refuses_what_it_cannot_do(make_job, begin, inputs, settings, problem):
     with pytest.raises(PipelineError, match=problem):
-        begin(make_job(lambda it: None)).actor.generate(inputs, **settings)
+        begin(make_job(lambda _: None)).actor.generate(inputs, **settings)
 
 
 @pytest.mark.parametrize(
     "settings", [{"lr": -1.0}, {"lr": float("inf")}, {"loss": ""}, {"loss": 3}, {"num_epochs": 0}]
 )
 def test_train_refuses_settings_out_of_range(make_job, begin, settings):
-    it = begin(make_job(lambda it: None))
+    it = begin(make_job(lambda _: None))
     (name, value), *_ = settings.items()
     with pytest.raises(PipelineError, match=f"{name}={value!r}"):
         it.actor.train(it.actor.generate(it.prompts), [1.0] * 16, **settings)
@@ -181,13 +180,13 @@ def test_train_refuses_settings_out_of_range(make_job, begin, settings):
 
 def test_a_source_that_gives_too_few_prompts_is_named(make_job, begin):
     class Short:
-        def batch(self, cursor, count):
+        def batch(self, cursor, _count):
             return (Prompt(cursor, "x="),)
 
     with pytest.raises(DataError, match="gave 1 items at cursor 0, not 2"):
-        begin(make_job(lambda it: None, prompts=Short()))
+        begin(make_job(lambda _: None, prompts=Short()))
 
 
 def test_something_that_is_no_source_is_named(make_job, begin):
     with pytest.raises(DataError, match="prompts are list"):
-        begin(make_job(lambda it: None, prompts=["x="]))
+        begin(make_job(lambda _: None, prompts=["x="]))

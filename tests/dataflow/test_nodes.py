@@ -31,6 +31,7 @@ def test_a_trained_result_serves_as_a_token(service):
     assert service.inputs == (TOKEN, ("prompt",))
 
 
+@pytest.mark.usefixtures("service")
 @pytest.mark.parametrize(
     "token",
     [
@@ -40,7 +41,7 @@ def test_a_trained_result_serves_as_a_token(service):
         "token",
     ],
 )
-def test_a_token_of_another_version_model_or_job_is_refused(service, token):
+def test_a_token_of_another_version_model_or_job_is_refused(token):
     with pytest.raises(PipelineError, match=r"actor\.train\.0 of job 'job'"):
         run_node(TRAIN, token, (), (), None, None)
 
@@ -58,6 +59,7 @@ def test_scored_samples_bring_their_rewards(service, make_sample):
     assert service.inputs[2:4] == ((1.0,), scored.rewards)
 
 
+@pytest.mark.usefixtures("service")
 @pytest.mark.parametrize(
     ("advantages", "problem"),
     [
@@ -66,26 +68,28 @@ def test_scored_samples_bring_their_rewards(service, make_sample):
         (1.0, "advantages are float"),
     ],
 )
-def test_wrong_advantages_are_named(service, make_sample, advantages, problem):
+def test_wrong_advantages_are_named(make_sample, advantages, problem):
     with pytest.raises(PipelineError, match=problem):
         run_node(TRAIN, TOKEN, [make_sample()], advantages, None, None)
 
 
+@pytest.mark.usefixtures("service")
 @pytest.mark.parametrize("samples", [(), ["text"], None])
-def test_train_needs_samples(service, samples):
+def test_train_needs_samples(samples):
     with pytest.raises(PipelineError, match="non-empty sequence of samples"):
         run_node(TRAIN, TOKEN, samples, (), None, None)
 
 
 def test_a_plain_scheduler_says_that_there_is_no_service(make_job, begin):
-    it = begin(make_job(lambda it: None))
+    it = begin(make_job(lambda _: None))
     node = it.actor.generate(it.prompts)
     with pytest.raises(NoServiceError, match=r"rollout of job 'sorter'.*plexrl\.LocalCluster"):
         node.compute(scheduler="synchronous")
 
 
-def test_optimisation_keeps_llm_functions_apart(make_job, begin, service):
-    it = begin(make_job(lambda it: None))
+@pytest.mark.usefixtures("service")
+def test_optimisation_keeps_llm_functions_apart(make_job, begin):
+    it = begin(make_job(lambda _: None))
     second = it.actor.generate(dask.delayed(tuple)(it.actor.generate(it.prompts)))
     with dask.config.set({"optimization.fuse.delayed": True}):
         (optimised,) = dask.optimize(second)

@@ -79,11 +79,11 @@ def cyclic(it):
     ("pipeline", "problem"),
     [
         (lambda it: it.actor.generate(it.prompts), "trains nothing"),
-        (lambda it: None, "returned NoneType"),
-        (lambda it: (), "returned tuple"),
+        (lambda _: None, "returned NoneType"),
+        (lambda _: (), "returned tuple"),
         (lambda it: (simple(it), 3), "returned int"),
         (never, "trains 'actor' but returns nothing that depends on it"),
-        (lambda it: 1 / 0, "raised ZeroDivisionError while building iteration 0"),
+        (lambda _: 1 / 0, "raised ZeroDivisionError while building iteration 0"),
         (lambda it: simple(it, 2), "raised TypeError"),
         (lambda it: it.critic.generate(it.prompts), "no model 'critic'"),
     ],
@@ -101,7 +101,7 @@ def test_a_cycle_is_refused_with_its_nodes(make_job, begin):
 
 
 def test_a_generator_that_yields_no_node_is_refused(make_job, begin):
-    def pipeline(it):
+    def pipeline(_it):
         yield 3
 
     job = make_job(pipeline)

@@ -28,7 +28,7 @@ def test_every_task_makes_a_job_that_can_be_sent_and_checked(name):
 
 @pytest.mark.parametrize("name", tasks.names())
 def test_every_task_can_judge_answers_to_its_own_prompts(name, monkeypatch):
-    monkeypatch.setattr("time.sleep", lambda seconds: None)
+    monkeypatch.setattr("time.sleep", lambda _: None)
     chosen = tasks.task(name, **({"median_s": 0.0} if name == "judged" else {}))
     source = chosen.prompts(0)
     assert isinstance(source, PromptSource)

@@ -1,9 +1,14 @@
 """One real cluster for the integration tests: a group, a CPU worker, tiny untrained models."""
 
+from dataclasses import replace
+
 import pytest
 
 import plexrl
+from dataflow import tasks
+from dataflow.rewards import LateJudge
 from plexrl.engines.tiny_model import random_base
+from tests.integration.rewards import DIGITS
 
 NUM_HOST_STATES = 3
 """States of the tiny model that fit the host budget: fewer than the jobs of a test need, so that
@@ -35,10 +40,17 @@ def cluster(tmp_path_factory, host_budget_bytes):
 
 @pytest.fixture
 def small_job(base):
-    def make(name, task="ascending", iterations=4, seed=0, **settings):
+    def make(name, task="ascending", iterations=4, seed=0, reward=DIGITS, **settings):
+        options = settings.pop("task_options", {})
+        chosen = tasks.task(task, **options)
+        judged = chosen.reward(seed)
+        if isinstance(judged, LateJudge):
+            judged = replace(judged, verifier=reward)
+        else:
+            judged = reward
         return plexrl.grpo(
             model=base,
-            task=task,
+            task=replace(chosen, reward=lambda _seed: judged),
             iterations=iterations,
             name=name,
             seed=seed,

@@ -7,6 +7,7 @@ import pytest
 
 from plexrl.core.states import Tier
 from plexrl.core.status import JobState
+from tests.integration.rewards import CAPITALS, DIGITS, SMALL
 
 pytestmark = pytest.mark.slow
 TIMEOUT_S = 120.0
@@ -26,13 +27,17 @@ def traffic(cluster, source, target):
 def test_jobs_that_share_a_group_end_with_the_weights_of_running_alone(
     cluster, small_job, tmp_path
 ):
-    tasks = {"up": "ascending", "late": "judged", "tool": "calculator"}
+    tasks = {
+        "up": {"task": "ascending", "reward": DIGITS},
+        "late": {"task": "judged", "reward": CAPITALS, "task_options": {"median_s": 0.1}},
+        "tool": {"task": "calculator", "reward": SMALL},
+    }
     alone = {
-        name: run_alone(cluster, small_job(f"{name}-alone", task), tmp_path / f"{name}-alone")
+        name: run_alone(cluster, small_job(f"{name}-alone", **task), tmp_path / f"{name}-alone")
         for name, task in tasks.items()
     }
     reads_before = traffic(cluster, Tier.STORE, Tier.HOST)
-    runs = {name: cluster.submit(small_job(name, task)) for name, task in tasks.items()}
+    runs = {name: cluster.submit(small_job(name, **task)) for name, task in tasks.items()}
     for run in runs.values():
         run.result(TIMEOUT_S)
     shared = {name: run.export(tmp_path / name) for name, run in runs.items()}

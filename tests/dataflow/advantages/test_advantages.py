@@ -49,11 +49,13 @@ def test_a_single_sample_teaches_nothing(make_sample, name):
     assert advantages.estimate(name, [1.0], [make_sample()]) == (0.0,)
 
 
+def minus_index(rewards, samples):
+    return [reward - s.prompt.index for reward, s in zip(rewards, samples, strict=True)]
+
+
 def test_an_advantage_of_ones_own_gets_rewards_and_samples(samples):
     node = advantages.node(
-        lambda rewards, samples: [
-            r - s.prompt.index for r, s in zip(rewards, samples, strict=True)
-        ],
+        minus_index,
         Rewards(REWARDS),
         samples,
         key="advantage-x.1",
@@ -64,9 +66,9 @@ def test_an_advantage_of_ones_own_gets_rewards_and_samples(samples):
 @pytest.mark.parametrize(
     ("estimator", "problem"),
     [
-        (lambda rewards, samples: rewards[:1], "gave 1 values for 4 samples"),
-        (lambda rewards, samples: [float("nan")] * 4, "some of them not finite"),
-        (lambda rewards, samples: 1.0, "gave 0 values"),
+        (lambda rewards, _: rewards[:1], "gave 1 values for 4 samples"),
+        (lambda *_: [float("nan")] * 4, "some of them not finite"),
+        (lambda *_: 1.0, "gave 0 values"),
     ],
 )
 def test_a_wrong_advantage_is_named(samples, estimator, problem):

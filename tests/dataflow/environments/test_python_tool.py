@@ -141,7 +141,7 @@ def test_the_tool_works_in_any_thread(make_call):
 
 
 @pytest.mark.slow
-def test_the_kernel_ends_a_call_that_its_parent_forgot(monkeypatch):
+def test_the_kernel_ends_a_call_that_its_parent_forgot():
     with PythonProcess(ProcessLimits(wall_s=30, cpu_s=0)) as process:
         answer = process.evaluate("9**9**9**9")
     assert (answer.end, answer.text) == (CallEnd.TIMED_OUT, "killed after 0 s of CPU")
@@ -169,12 +169,12 @@ def test_a_late_tool_waits_only_for_active_samples(make_call):
 
 
 class Losing:
-    def step(self, samples, iteration):
+    def step(self, samples, _iteration):
         return samples[1:]
 
 
 class Broken:
-    def step(self, samples, iteration):
+    def step(self, _samples, _iteration):
         raise KeyError("x")
 
 

@@ -64,14 +64,14 @@ def test_a_reward_that_raises_is_named_with_its_sample(make_sample):
 @pytest.mark.parametrize("value", [float("nan"), float("inf")])
 def test_a_reward_that_is_not_finite_is_named_with_its_sample(make_sample, value):
     with pytest.raises(RewardError, match=rf"gave {value} for row 0 .*sample 3"):
-        rewards.score(lambda sample: value, [make_sample(sample=3)])
+        rewards.score(lambda _: value, [make_sample(sample=3)])
 
 
 class FixedJudge:
     def __init__(self, answer):
         self.answer = answer
 
-    def judge(self, samples, iteration):
+    def judge(self, _samples, _iteration):
         if isinstance(self.answer, Exception):
             raise self.answer
         return self.answer

@@ -1,6 +1,6 @@
 """A store whose disk the test holds still, or breaks."""
 
-from threading import Event
+from threading import Event, Semaphore
 
 from plexrl.errors import StoreError
 
@@ -15,17 +15,22 @@ class HeldStore:
         self.may_write.set()
         self.may_read.set()
         self.is_reading = Event()
-        self.has_failed = Event()
+        self.failures = Semaphore(0)
         self.num_failures_left = 0
 
     def __getattr__(self, name):
         return getattr(self._store, name)
 
+    def wait_noted_failure(self):
+        """A second failed write has begun, so the first one has been noted."""
+        for _ in range(2):
+            assert self.failures.acquire(timeout=60)
+
     def write(self, manifest, view):
         assert self.may_write.wait(60)
         if self.num_failures_left:
             self.num_failures_left -= 1
-            self.has_failed.set()
+            self.failures.release()
             raise StoreError("cannot write: the disk is full: free space there")
         return self._store.write(manifest, view)
 

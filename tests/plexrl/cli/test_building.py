@@ -1,0 +1,125 @@
+from pathlib import Path
+
+import cloudpickle
+import pytest
+import yaml
+
+from dataflow.errors import DataflowError
+from plexrl.cli.building import build_job
+from plexrl.cli.jobfile import read_job_file
+from plexrl.errors import JobFileError
+
+EXAMPLES = sorted((Path(__file__).parents[3] / "examples").glob("*.yaml"))
+GOOD = {"model": "tiny", "task": "ascending", "iterations": 3}
+
+
+def file_of(tmp_path, **change):
+    path = tmp_path / "job.yaml"
+    path.write_text(yaml.safe_dump({**GOOD, **change}), encoding="utf-8")
+    return read_job_file(path)
+
+
+def no_model():
+    raise AssertionError("the base model was asked for")
+
+
+@pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)
+def test_examples_build_jobs(path):
+    job = build_job(read_job_file(path), lambda: "folder")
+    assert job.models["actor"].folder == "folder"
+    assert job.iterations == 40
+    assert job.description
+
+
+def test_settings_reach_the_job(tmp_path):
+    file = file_of(
+        tmp_path,
+        name="x",
+        seed=5,
+        num_prompts=4,
+        num_samples=6,
+        slowdown_limit=1.5,
+        commit={"every_iterations": 3},
+        algorithm={"lr": 1e-3, "betas": [0.8, 0.9]},
+        description="mine",
+    )
+    job = build_job(file, lambda: "folder")
+    assert (job.name, job.seed, job.num_prompts, job.slowdown_limit) == ("x", 5, 4, 1.5)
+    assert job.commit.every_iterations == 3
+    assert job.description == "mine"
+    settings = job.pipeline.settings
+    assert (settings.lr, settings.betas, settings.num_samples) == (1e-3, (0.8, 0.9), 6)
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"task": "ascendng"}, ['task is "ascendng"', "did you mean 'ascending'"]),
+        ({"task": {"name": "sort"}}, ["task.name", "sort"]),
+        ({"task": {"name": "copy", "options": {"lenght": 3}}}, ["lenght", "length"]),
+        ({"algorithm": {"advantage": "gae"}}, ["algorithm.advantage", "gae"]),
+        ({"model": "no/such/folder"}, ['model is "no/such/folder"', "no/such/folder is there"]),
+        ({"pipeline": "nope.py:f"}, ["nope.py:f", "cannot be imported"]),
+        ({"pipeline": "no.such.module:f"}, ["no.such.module", "cannot be imported"]),
+    ],
+)
+def test_a_name_nobody_knows_costs_no_warm_up(tmp_path, change, words):
+    with pytest.raises(JobFileError) as caught:
+        build_job(file_of(tmp_path, **change), no_model)
+    for word in words:
+        assert word in str(caught.value)
+
+
+def test_a_model_folder_is_looked_for_beside_the_job_file(tmp_path):
+    (tmp_path / "base").mkdir()
+    job = build_job(file_of(tmp_path, model="base"), no_model)
+    assert job.models["actor"].folder == str(tmp_path / "base")
+
+
+def test_a_pipeline_file_travels_by_value(tmp_path):
+    (tmp_path / "mine.py").write_text("STEP = 3\n\ndef pipeline(it):\n    return STEP\n")
+    job = build_job(file_of(tmp_path, pipeline="mine.py:pipeline"), lambda: "folder")
+    (tmp_path / "mine.py").unlink()
+    assert b"mine.py" in cloudpickle.dumps(job.pipeline)
+    assert cloudpickle.loads(cloudpickle.dumps(job.pipeline))(None) == 3
+
+
+def test_a_missing_function_is_named(tmp_path):
+    (tmp_path / "mine.py").write_text("def pipeline(it):\n    return None\n")
+    with pytest.raises(JobFileError, match="did you mean 'pipeline'"):
+        build_job(file_of(tmp_path, pipeline="mine.py:pipelin"), no_model)
+
+
+def test_an_error_in_a_pipeline_file_is_told(tmp_path):
+    (tmp_path / "mine.py").write_text("1 / 0\n")
+    with pytest.raises(JobFileError, match="ZeroDivisionError"):
+        build_job(file_of(tmp_path, pipeline="mine.py:f"), no_model)
+
+
+def test_frozen_models_join_the_actor(tmp_path):
+    (tmp_path / "mine.py").write_text("def pipeline(it):\n    return None\n")
+    (tmp_path / "judge").mkdir()
+    file = file_of(
+        tmp_path, pipeline="mine.py:pipeline", frozen_models={"judge": "judge", "reference": "tiny"}
+    )
+    job = build_job(file, lambda: "folder")
+    assert not job.models["judge"].is_trainable
+    assert job.models["reference"].folder == "folder"
+
+
+def test_prompts_come_from_a_file(tmp_path):
+    (tmp_path / "mine.py").write_text("def pipeline(it):\n    return None\n")
+    (tmp_path / "p.jsonl").write_text('{"prompt": "1+1=", "answer": "2"}\n')
+    data = {"model": "tiny", "iterations": 3, "pipeline": "mine.py:pipeline", "prompts": "p.jsonl"}
+    (tmp_path / "job.yaml").write_text(yaml.safe_dump(data))
+    job = build_job(read_job_file(tmp_path / "job.yaml"), lambda: "folder")
+    assert job.prompts.batch(0, 1)[0].text == "1+1="
+
+
+def test_errors_of_the_job_name_the_file(tmp_path):
+    (tmp_path / "mine.py").write_text("def pipeline(it):\n    return None\n")
+    data = {"model": "tiny", "iterations": 3, "pipeline": "mine.py:pipeline", "prompts": "p.jsonl"}
+    (tmp_path / "job.yaml").write_text(yaml.safe_dump(data))
+    with pytest.raises(JobFileError, match="job.yaml: the job") as caught:
+        build_job(read_job_file(tmp_path / "job.yaml"), no_model)
+    assert isinstance(caught.value.__cause__, DataflowError)

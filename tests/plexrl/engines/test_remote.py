@@ -1,0 +1,182 @@
+import os
+import select
+import signal
+import subprocess
+import sys
+import textwrap
+import threading
+
+import pytest
+
+from plexrl.engines.child_environment import child_environment
+from plexrl.engines.protocol import ModelSource
+from plexrl.engines.remote import EngineProcess
+from plexrl.errors import EngineError, ModelFolderError
+from plexrl.state.arena import Arena
+from tests.plexrl.engines.conformance import *  # noqa: F403
+from tests.plexrl.engines.conformance import KEY, OPTIONS, PROMPTS, Rig
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture(scope="module")
+def rig(base_folder, other_folder):
+    with EngineProcess(ModelSource(base_folder)) as engine:
+        yield Rig(engine, base_folder, other_folder, lambda arena: arena)
+
+
+@pytest.fixture
+def doomed(base_folder):
+    """An engine process that the test may end."""
+    with EngineProcess(ModelSource(base_folder)) as engine:
+        yield engine
+
+
+def ends(pid_fd):
+    """Wait until a process has ended; False after 30 s."""
+    try:
+        return bool(select.select([pid_fd], [], [], 30.0)[0])
+    finally:
+        os.close(pid_fd)
+
+
+def test_results_are_those_of_an_engine_in_this_process(rig):
+    from plexrl.engines.torch_engine import TorchEngine
+
+    local = TorchEngine(ModelSource(rig.folder), "cpu")
+    rig.reset()
+    assert rig.engine.generate(PROMPTS, OPTIONS, KEY) == local.generate(PROMPTS, OPTIONS, KEY)
+    assert rig.engine.weights_sha256() == local.weights_sha256()
+
+
+def test_the_engine_runs_elsewhere_with_one_thread(rig):
+    assert rig.engine.pid != os.getpid()
+    assert rig.engine.is_alive
+
+
+def test_an_arena_is_mapped_once_and_can_be_given_back(rig):
+    arena = rig.new_arena()
+    rig.engine.attach(arena)
+    rig.engine.attach(arena)
+    rig.reset()
+    rig.engine.store(arena)
+    assert bytes(arena.view) == rig.stored()
+    rig.engine.detach(arena.id)
+    rig.engine.detach(arena.id)
+    rig.engine.load(arena)
+    assert rig.stored() == bytes(arena.view)
+
+
+def test_an_unexpected_error_comes_with_the_childs_traceback(rig):
+    with pytest.raises(EngineError, match=r"(?s)generate failed in engine process.*Traceback"):
+        rig.engine.generate([object()], OPTIONS, KEY)
+    assert rig.engine.is_alive
+
+
+def test_a_missing_folder_is_the_users_error():
+    with pytest.raises(ModelFolderError, match="nowhere"):
+        EngineProcess(ModelSource("nowhere"))
+
+
+def test_a_killed_engine_is_an_error_and_stays_one(doomed):
+    os.kill(doomed.pid, signal.SIGKILL)
+    with pytest.raises(EngineError, match="died during generate .signal SIGKILL"):
+        doomed.generate(PROMPTS, OPTIONS, KEY)
+    assert not doomed.is_alive
+    with pytest.raises(EngineError, match="died"):
+        doomed.weights_sha256()
+
+
+def test_a_stopped_engine_is_killed_at_the_time_limit(base_folder):
+    with EngineProcess(ModelSource(base_folder), call_timeout_s=0.2) as engine:
+        os.kill(engine.pid, signal.SIGSTOP)
+        with pytest.raises(EngineError, match=r"did not answer weights_sha256 within 0.2 s"):
+            engine.weights_sha256()
+        assert not engine.is_alive
+
+
+def test_a_child_that_does_not_come_up_is_killed_at_the_time_limit(base_folder):
+    with pytest.raises(EngineError, match=r"did not answer start within 0.001 s"):
+        EngineProcess(ModelSource(base_folder), start_timeout_s=0.001)
+
+
+def test_a_child_that_cannot_start_shows_what_it_printed(base_folder):
+    with pytest.raises(EngineError, match=r"(?s)died during start .*exit status 1.*[Tt]orch"):
+        EngineProcess(ModelSource(base_folder), env={"PYTHONPATH": "", "PYTHONHOME": "", **NO_TORCH})
+
+
+NO_TORCH = {"TORCH_DEVICE_BACKEND_AUTOLOAD": "0"}
+
+
+def test_closing_ends_the_child_and_later_calls_are_errors(doomed):
+    pid_fd = os.pidfd_open(doomed.pid)
+    doomed.close()
+    doomed.close()
+    assert ends(pid_fd)
+    with pytest.raises(EngineError, match="closed"):
+        doomed.weights_sha256()
+
+
+def test_closing_from_another_thread_ends_a_call_that_hangs(doomed):
+    os.kill(doomed.pid, signal.SIGSTOP)
+    failures = []
+
+    def call():
+        try:
+            doomed.weights_sha256()
+        except EngineError as error:
+            failures.append(error)
+
+    thread = threading.Thread(target=call)
+    thread.start()
+    os.kill(doomed.pid, signal.SIGCONT)
+    doomed.close()
+    thread.join(30.0)
+    assert not thread.is_alive()
+
+
+def test_ctrl_c_is_left_to_the_parent(doomed):
+    os.kill(doomed.pid, signal.SIGINT)
+    assert len(doomed.weights_sha256()) == 64
+
+
+def test_the_child_ends_with_its_parent(base_folder):
+    script = textwrap.dedent(
+        """
+        import sys, time
+        from plexrl.engines.protocol import ModelSource
+        from plexrl.engines.remote import EngineProcess
+        engine = EngineProcess(ModelSource(sys.argv[1]))
+        print(engine.pid, flush=True)
+        sys.stdin.read()
+        """
+    )
+    parent = subprocess.Popen(
+        [sys.executable, "-c", script, base_folder],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        env=child_environment(),
+    )
+    with parent:
+        pid_fd = os.pidfd_open(int(parent.stdout.readline()))
+        parent.kill()
+        assert ends(pid_fd)
+
+
+def test_a_loss_defined_in_a_test_module_travels(rig):
+    batch = rig.batch()
+    scale = 3.0
+    metrics = rig.engine.train(
+        batch,
+        TrainOptions(loss=lambda logprobs, old, advantages, mask: scale * (logprobs * mask).sum()),  # noqa: F405
+    )
+    assert metrics["loss"] < 0
+
+
+def test_arenas_are_told_apart_by_id_not_by_size(rig):
+    rig.reset()
+    first, second = rig.new_arena(), rig.new_arena()
+    rig.engine.store(first)
+    rig.engine.read_folder(rig.other_folder, second)
+    assert bytes(first.view) != bytes(second.view)
+    assert isinstance(first, Arena)

@@ -1,0 +1,89 @@
+from dataclasses import replace
+
+import pytest
+
+from solver.explain import describe_bytes, describe_ticks, explain
+from solver.problem import Group, Problem
+from tests.solver.instances import job, one_group, three_loops
+
+
+def test_a_job_too_large_for_every_group_is_named_with_the_largest_group():
+    problem = Problem(
+        (Group("g", 456), Group("h", 300)), (job("j6", (1, 0, 0)), job("j7", (1, 0, 0), memory=520))
+    )
+    assert explain(problem) == (
+        "job j7 needs 520 bytes on one group; the largest group has 456 bytes"
+    )
+
+
+def test_a_job_too_large_for_its_pool_or_its_pin_is_told_so():
+    groups = (Group("g", 10**9, "H800"), Group("h", 9 * 10**9))
+    assert "the largest group of pool H800 has 1 GB" in explain(
+        Problem(groups, (job("a", (1, 0, 0), memory=2 * 10**9, pool="H800"),))
+    )
+    assert "pinned to, g, has 1 GB" in explain(
+        Problem(groups, (job("a", (1, 0, 0), memory=2 * 10**9, pinned_group="g"),))
+    )
+    assert "in pool default; that group is in pool H800" in explain(
+        Problem(groups, (job("a", (1, 0, 0), pool="default", pinned_group="g"),))
+    )
+
+
+@pytest.mark.parametrize(
+    ("more", "message"),
+    [
+        ({"memory": 25}, "jobs math, tool and judge need 30 bytes together; group g has 25 bytes"),
+        ({"max_jobs": 2}, "jobs math, tool and judge are 3 jobs; group g may carry 2"),
+    ],
+)
+def test_what_one_group_cannot_hold_is_named(more, message):
+    assert explain(one_group(*three_loops(), **more)) == message
+
+
+def test_only_the_jobs_that_clash_are_named():
+    strict = tuple(replace(j, slowdown_limit_permille=1100) for j in three_loops())
+    assert explain(one_group(*strict)) == (
+        "jobs tool and judge keep group g busy for 9.4 s per iteration of each; "
+        "job tool allows 9.35 s (1.1 times its 8.5 s alone)"
+    )
+
+
+def test_a_job_too_slow_for_another_is_named():
+    problem = one_group(job("slow", (10, 9990, 0)), job("fast", (100, 0, 0), limit=2000))
+    assert explain(problem) == (
+        "job slow takes 10 s per iteration even alone; job fast, which would share group g with "
+        "it, allows 200 ms (2 times its 100 ms alone)"
+    )
+
+
+def test_a_forbidden_pair_on_the_only_group_is_named():
+    problem = one_group(job("a", (1, 0, 0), forbids=("b",)), job("b", (1, 0, 0)))
+    assert explain(problem) == "jobs a and b must not share a group; there is only g"
+
+
+@pytest.mark.parametrize(
+    ("change", "kind"),
+    [({"memory_bytes": 60}, "memory"), ({"slowdown_limit_permille": 1000}, "slowdown limits")],
+)
+def test_the_requirement_that_binds_on_several_groups_is_named(change, kind):
+    jobs = tuple(replace(j, **change) for j in three_loops())
+    found = explain(Problem((Group("g", 100), Group("h", 100)), jobs))
+    assert found == (
+        "jobs math, tool and judge cannot be placed together on 2 groups; "
+        f"they could be without their requirements on {kind}"
+    )
+
+
+def test_a_problem_with_a_plan_needs_no_reason():
+    assert explain(one_group(*three_loops())) == ""
+
+
+def test_amounts_read_as_people_write_them():
+    assert [describe_bytes(n) for n in (0, 999, 1500, 520 * 10**9, 10**15)] == [
+        "0 bytes",
+        "999 bytes",
+        "1.5 kB",
+        "520 GB",
+        "1000 TB",
+    ]
+    assert [describe_ticks(n) for n in (5, 999, 12_500)] == ["5 ms", "999 ms", "12.5 s"]
