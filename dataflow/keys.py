@@ -9,6 +9,7 @@ the run, never of scheduling order, batch layout or time.
 from __future__ import annotations
 
 from hashlib import blake2b
+from uuid import uuid4
 
 from dataflow.phases import Phase
 
@@ -44,6 +45,11 @@ def node_key(
     """
     tail = ".".join(part for part in (job, model, run) if part)
     return f"{phase}-i{iteration:05d}.a{attempt}.t{turn}.{tail}"
+
+
+def unique_key(phase: Phase | str) -> str:
+    """Key of an ordinary node that belongs to no known iteration; never the same twice."""
+    return f"{phase}-{uuid4().hex}"
 
 
 def draw_key(seed: int, iteration: int, prompt_index: int, sample_index: int, turn: int) -> int:

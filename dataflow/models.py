@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
 
 from dask.delayed import Delayed
 
@@ -18,23 +17,45 @@ from dataflow.phases import Phase
 from dataflow.samples import Prompt, Sample
 
 
-@dataclass(slots=True)
 class CallBuilder:
-    """Counts the calls of one iteration and fills in what all of them share."""
+    """Counts the calls of one iteration and fills in what all of them share.
 
-    job: JobSpec
-    iteration: int
-    attempt: int
-    cursor_after: int
-    """Data cursor once the iteration has committed."""
-    run: str = ""
-    """Tells runs of one job name apart in node keys."""
-    is_open: bool = True
-    """Whether the pipeline is still being built."""
-    turns: Counter[tuple[str, Phase]] = field(default_factory=Counter)
-    """Calls made so far, by model and function."""
-    trained: dict[str, Delayed] = field(default_factory=dict)
-    """Model → its train node."""
+    Attributes
+    ----------
+    job : JobSpec
+        The job.
+    iteration, attempt : int
+        Which iteration, and how often it was rebuilt after a rollback.
+    cursor_after : int
+        Data cursor once the iteration has committed.
+    is_open : bool
+        Whether the pipeline is still being built.
+    trained : dict
+        Model → its train node.
+    """
+
+    __slots__ = (
+        "_run",
+        "_turns",
+        "attempt",
+        "cursor_after",
+        "is_open",
+        "iteration",
+        "job",
+        "trained",
+    )
+
+    def __init__(
+        self, job: JobSpec, iteration: int, attempt: int, cursor_after: int, run: str = ""
+    ) -> None:
+        self.job = job
+        self.iteration = iteration
+        self.attempt = attempt
+        self.cursor_after = cursor_after
+        self.is_open = True
+        self.trained: dict[str, Delayed] = {}
+        self._run = run
+        self._turns: Counter[tuple[str, Phase]] = Counter()
 
     def node(
         self,
@@ -52,7 +73,7 @@ class CallBuilder:
                 f"{self.iteration}, which is complete; use the handles of the iteration that the "
                 "pipeline is called with"
             )
-        turn = self.turns[model, function]
+        turn = self._turns[model, function]
         call = LLMCall(
             job=self.job.name,
             model=model,
@@ -67,7 +88,7 @@ class CallBuilder:
             is_last=function is Phase.TRAIN and self.iteration == self.job.iterations - 1,
             hint_s=self.job.hints_s.get(f"{model}.{function}.{turn}"),
         )
-        self.turns[model, function] += 1
+        self._turns[model, function] += 1
         return llm_node(call, self.key(function, turn=turn, model=model), token, *inputs)
 
     def key(self, phase: Phase | str, *, turn: int = 0, model: str = "") -> str:
@@ -79,7 +100,7 @@ class CallBuilder:
             attempt=self.attempt,
             turn=turn,
             model=model,
-            run=self.run,
+            run=self._run,
         )
 
     def _seed(self, model: str, function: Phase, turn: int) -> int:
@@ -87,7 +108,7 @@ class CallBuilder:
 
         Without it a second rollout of the same prompts would draw the first one's numbers again.
         """
-        is_first = not any(phase is Phase.ROLLOUT for _, phase in self.turns)
+        is_first = not any(phase is Phase.ROLLOUT for _, phase in self._turns)
         if function is not Phase.ROLLOUT or is_first:
             return self.job.seed
         return stream_seed(self.job.seed, f"{model}.{function}.{turn}")
@@ -253,13 +274,6 @@ class ModelHandle:
         """
         self._require_trainable()
         self._require_items("train", samples, (Sample,))
-        self._require("train", "lr", lr, math.isfinite(lr) and lr >= 0, "finite and at least 0")
-        is_loss = callable(loss) or (isinstance(loss, str) and loss != "")
-        self._require("train", "loss", loss, is_loss, "the name of a loss or a function")
-        self._require("train", "num_epochs", num_epochs, num_epochs >= 1, "at least 1")
-        self._require(
-            "train", "num_minibatches", num_minibatches, num_minibatches >= 1, "at least 1"
-        )
         options = TrainOptions(
             loss=loss,
             learning_rate=float(lr),
@@ -272,14 +286,8 @@ class ModelHandle:
             num_epochs=num_epochs,
             num_minibatches=num_minibatches,
         )
-        inputs = (samples, advantages, rewards, old_logprobs)
-        node = self._builder.node(
-            self.name, Phase.TRAIN, self.version, options, self.token, *inputs
-        )
-        self._builder.trained[self.name] = node
-        self.token = self._rollout_token = node
-        self.version = self._rollout_version = self.version + 1
-        return node
+        self._require_options(options)
+        return self._trained(options, samples, advantages, rewards, old_logprobs)
 
     def sync(self) -> Delayed:
         """Bring the newest version to wherever this model generates; later rollouts wait for it.
@@ -292,6 +300,27 @@ class ModelHandle:
         node = self._builder.node(self.name, Phase.SYNC, self.version, None, self.token)
         self._rollout_token, self._rollout_version = node, self.version
         return node
+
+    def _trained(self, options: TrainOptions, *inputs: object) -> Delayed:
+        """Make the train node and move on to the version it makes."""
+        builder = self._builder
+        node = builder.node(self.name, Phase.TRAIN, self.version, options, self.token, *inputs)
+        builder.trained[self.name] = node
+        self.token = self._rollout_token = node
+        self.version = self._rollout_version = self.version + 1
+        return node
+
+    def _require_options(self, options: TrainOptions) -> None:
+        """Raise unless the settings of a train function are in range."""
+        loss, lr = options.loss, options.learning_rate
+        is_loss = callable(loss) or (isinstance(loss, str) and loss != "")
+        self._require("train", "loss", loss, is_loss, "the name of a loss or a function")
+        self._require("train", "lr", lr, math.isfinite(lr) and lr >= 0, "finite and at least 0")
+        for name, count in (
+            ("num_epochs", options.num_epochs),
+            ("num_minibatches", options.num_minibatches),
+        ):
+            self._require("train", name, count, count >= 1, "at least 1")
 
     def _require_trainable(self) -> None:
         """Raise unless the model may be trained here."""

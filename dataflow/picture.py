@@ -19,9 +19,10 @@ _FILLS = {
 _ORDINARY_FILL = "#e4e6ea"
 _BOX_WIDTH, _BOX_HEIGHT = 168, 46
 _GAP_X, _GAP_Y = 56, 22
-_MARGIN, _TOP = 24, 78
+_MARGIN, _TOP = 24, 124
 _ARROW = (
-    "<defs><marker id='tip' markerWidth='8' markerHeight='8' refX='7' refY='4' orient='auto'>"
+    "<defs><marker id='tip' markerUnits='userSpaceOnUse' markerWidth='9' markerHeight='8' "
+    "refX='8' refY='4' orient='auto'>"
     "<path d='M0,0 L8,4 L0,8 z' fill='#6b7280'/></marker></defs>"
 )
 _FONT = "font-family='system-ui, sans-serif'"
@@ -101,13 +102,21 @@ def _legend() -> list[str]:
 
 
 def _edge(source: _Place, target: _Place, is_bold: bool) -> str:
-    """Curve from the right of one box to the left of another."""
-    x1, y1 = source.x + _BOX_WIDTH, source.y + _BOX_HEIGHT // 2
-    x2, y2 = target.x, target.y + _BOX_HEIGHT // 2
-    bend = (x2 - x1) // 2
+    """Curve between two boxes: sideways to the next column, as an arc above over more columns."""
+    columns = (target.x - source.x) // (_BOX_WIDTH + _GAP_X)
+    if columns > 1:
+        x1, y1 = source.x + _BOX_WIDTH // 2, source.y
+        x2, y2 = target.x + _BOX_WIDTH // 2, target.y
+        rise = min(y1, y2) - min(14 * (columns + 1), 56)
+        curve = f"C{x1 + _GAP_X},{rise} {x2 - _GAP_X},{rise}"
+    else:
+        x1, y1 = source.x + _BOX_WIDTH, source.y + _BOX_HEIGHT // 2
+        x2, y2 = target.x, target.y + _BOX_HEIGHT // 2
+        bend = (x2 - x1) // 2
+        curve = f"C{x1 + bend},{y1} {x2 - bend},{y2}"
     return (
-        f"<path d='M{x1},{y1} C{x1 + bend},{y1} {x2 - bend},{y2} {x2},{y2}' fill='none' "
-        f"stroke='#6b7280' stroke-width='{2.4 if is_bold else 1.1}' marker-end='url(#tip)'/>"
+        f"<path d='M{x1},{y1} {curve} {x2},{y2}' fill='none' stroke='#6b7280' "
+        f"stroke-width='{2.4 if is_bold else 1.1}' marker-end='url(#tip)'/>"
     )
 
 

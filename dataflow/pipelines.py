@@ -169,14 +169,7 @@ def grpo(
     """
     chosen = tasks.task(task, **(task_options or {})) if isinstance(task, str) else task
     _check_settings(settings)
-    fixed: dict[str, object] = {
-        "reward": chosen.reward(seed),
-        "environment": chosen.environment(seed) if chosen.environment else None,
-        "num_tool_turns": chosen.num_tool_turns,
-        "stop": chosen.stop,
-        "num_samples": chosen.num_samples if num_samples is None else num_samples,
-        "max_new_tokens": chosen.max_new_tokens if max_new_tokens is None else max_new_tokens,
-    }
+    fixed = _task_settings(chosen, seed, num_samples, max_new_tokens)
     return JobSpec(
         name=chosen.name if name is None else name,
         models={"actor": ModelSpec(str(model))},
@@ -220,6 +213,20 @@ _AT_LEAST = {
     "temperature": 0.0,
     "weight_decay": 0.0,
 }
+
+
+def _task_settings(
+    task: Task, seed: int, num_samples: int | None, max_new_tokens: int | None
+) -> dict[str, object]:
+    """Settings of the pipeline that a task decides, where the user does not."""
+    return {
+        "reward": task.reward(seed),
+        "environment": task.environment(seed) if task.environment else None,
+        "num_tool_turns": task.num_tool_turns,
+        "stop": task.stop,
+        "num_samples": task.num_samples if num_samples is None else num_samples,
+        "max_new_tokens": task.max_new_tokens if max_new_tokens is None else max_new_tokens,
+    }
 
 
 def _check_settings(settings: Mapping[str, object]) -> None:

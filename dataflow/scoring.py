@@ -8,7 +8,9 @@ from dask.delayed import Delayed, delayed
 
 from dataflow import advantages, rewards
 from dataflow.advantages import Estimator
+from dataflow.keys import unique_key
 from dataflow.nodes import Scored
+from dataflow.phases import Phase
 from dataflow.rewards import Judge, Verifier
 from dataflow.samples import Sample
 
@@ -49,6 +51,8 @@ def node(
     """
     judge = rewards.resolve(reward) if isinstance(reward, str) else reward
     estimator = advantages.resolve(advantage) if isinstance(advantage, str) else advantage
-    names = {} if key is None else {"dask_key_name": key}
-    scored: Delayed = delayed(score, pure=False)(judge, estimator, samples, iteration, **names)
+    name = unique_key(Phase.REWARD) if key is None else key
+    scored: Delayed = delayed(score, pure=False)(
+        judge, estimator, samples, iteration, dask_key_name=name
+    )
     return scored

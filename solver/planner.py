@@ -85,7 +85,12 @@ def plan(
         attempt.reasons.append(explain(problem) or "no placement keeps every requirement")
         return attempt.end(Status.INFEASIBLE)
     attempt.bounds.extend(simple_bounds(problem))
-    if search is not None and search.is_complete and search.floor_ticks is not None:
+    if (
+        search is not None
+        and search.is_complete
+        and search.floor_ticks is not None
+        and len(problem.groups) > 1
+    ):
         attempt.bounds.append(Bound(search.floor_ticks, BoundClass.COMMON_CYCLE, Proof.ENUMERATION))
     placed = _to_improve(attempt, search)
     if placed is None:

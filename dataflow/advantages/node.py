@@ -8,6 +8,8 @@ from dask.delayed import Delayed, delayed
 
 from dataflow.advantages.estimators import Estimator
 from dataflow.advantages.registry import estimate, resolve
+from dataflow.keys import unique_key
+from dataflow.phases import Phase
 from dataflow.samples import Rewards, Sample
 
 
@@ -27,7 +29,7 @@ def node(
     rewards, samples
         Values, or nodes of them.
     key
-        Key of the node, e.g. ``it.key("advantage")``; Dask names it otherwise.
+        Key of the node, e.g. ``it.key("advantage")``; a unique one otherwise.
 
     Raises
     ------
@@ -35,6 +37,8 @@ def node(
         Nobody registered the name.
     """
     estimator = resolve(advantage) if isinstance(advantage, str) else advantage
-    names = {} if key is None else {"dask_key_name": key}
-    estimated: Delayed = delayed(estimate, pure=False)(estimator, rewards, samples, **names)
+    name = unique_key(Phase.ADVANTAGE) if key is None else key
+    estimated: Delayed = delayed(estimate, pure=False)(
+        estimator, rewards, samples, dask_key_name=name
+    )
     return estimated

@@ -8,6 +8,7 @@ from dask.delayed import Delayed, delayed
 
 from dataflow.environments.protocol import Environment
 from dataflow.errors import DataflowError, ToolError
+from dataflow.keys import unique_key
 from dataflow.samples import Sample
 
 
@@ -57,8 +58,10 @@ def node(
     iteration
         ``it.index``, for environments that depend on it.
     key
-        Key of the node, e.g. ``it.key("tool", turn=0)``; Dask names it otherwise.
+        Key of the node, e.g. ``it.key("tool", turn=0)``; a unique one otherwise.
     """
-    names = {} if key is None else {"dask_key_name": key}
-    stepped: Delayed = delayed(step, pure=False)(environment, samples, iteration, **names)
+    name = unique_key("tool") if key is None else key
+    stepped: Delayed = delayed(step, pure=False)(
+        environment, samples, iteration, dask_key_name=name
+    )
     return stepped

@@ -6,6 +6,8 @@ from collections.abc import Sequence
 
 from dask.delayed import Delayed, delayed
 
+from dataflow.keys import unique_key
+from dataflow.phases import Phase
 from dataflow.rewards.protocol import Judge, Verifier
 from dataflow.rewards.registry import resolve
 from dataflow.rewards.scoring import score
@@ -30,7 +32,7 @@ def node(
     iteration
         ``it.index``, for judges that depend on it.
     key
-        Key of the node, e.g. ``it.key("reward")``; Dask names it otherwise.
+        Key of the node, e.g. ``it.key("reward")``; a unique one otherwise.
 
     Raises
     ------
@@ -38,6 +40,6 @@ def node(
         Nobody registered the name. What goes wrong later is a `RewardError` of the node.
     """
     judge = resolve(reward) if isinstance(reward, str) else reward
-    names = {} if key is None else {"dask_key_name": key}
-    scored: Delayed = delayed(score, pure=False)(judge, samples, iteration, **names)
+    name = unique_key(Phase.REWARD) if key is None else key
+    scored: Delayed = delayed(score, pure=False)(judge, samples, iteration, dask_key_name=name)
     return scored

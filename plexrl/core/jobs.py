@@ -65,7 +65,9 @@ class JobEntry:
     ended_s: float | None = None
     error: str = ""
     iterations: tuple[IterationRecord, ...] = field(default=())
-    """Committed iterations, in order."""
+    """Iterations committed in this life of the cluster, in order."""
+    num_committed: int = 0
+    """Committed iterations, those of earlier lives included."""
     history: tuple[tuple[float, JobState], ...] = ()
 
 
@@ -114,6 +116,7 @@ class JobTable:
             arrived_s=now_s,
             history=(*(known.history if known else ()), (now_s, JobState.STARTING)),
             iterations=known.iterations if known else (),
+            num_committed=known.num_committed if known else 0,
         )
         self._entries[facts.name] = entry
         return entry
@@ -155,7 +158,15 @@ class JobTable:
         """Note a committed iteration; one that was rolled back and replayed replaces itself."""
         entry = self[record.job]
         kept = tuple(r for r in entry.iterations if r.iteration < record.iteration)
-        self._entries[record.job] = replace(entry, iterations=(*kept, record))
+        self._entries[record.job] = replace(
+            entry, iterations=(*kept, record), num_committed=record.iteration + 1
+        )
+
+    def resume_at(self, name: str, iteration: int) -> None:
+        """Note that a driver goes on at this iteration: all before it are committed."""
+        entry = self[name]
+        kept = tuple(r for r in entry.iterations if r.iteration < iteration)
+        self._entries[name] = replace(entry, iterations=kept, num_committed=iteration)
 
     def check(self) -> None:
         """Raise if an invariant is broken.
@@ -169,7 +180,8 @@ class JobTable:
             indices = [record.iteration for record in entry.iterations]
             if indices != sorted(set(indices)):
                 raise PlexRLError(f"job {name!r} has iterations out of order: {indices}")
-            if len(indices) > entry.facts.iterations:
+            if entry.num_committed > entry.facts.iterations:
                 raise PlexRLError(
-                    f"job {name!r} committed {len(indices)} of {entry.facts.iterations} iterations"
+                    f"job {name!r} committed {entry.num_committed} of {entry.facts.iterations} "
+                    "iterations"
                 )

@@ -179,28 +179,32 @@ def _lanes_figure(
         x_axis_label="seconds since the first function was ready",
     )
     for job, colour in colours.items():
-        plot.hbar(
-            y="lane",
-            left="start",
-            right="end",
-            height=0.86,
-            source=ColumnDataSource(columns([b for b in bars if b.job == job], colour, origin_s)),
-            fill_color="fill",
-            fill_alpha="alpha",
-            line_color="line",
-            line_width=0.6,
-            hatch_pattern="hatch",
-            hatch_color=colour,
-            hatch_alpha=0.55,
-            hatch_weight=0.7,
-            legend_label=job,
-        )
+        _add_bars(plot, job, colour, columns([b for b in bars if b.job == job], colour, origin_s))
     plot.add_tools(HoverTool(tooltips=_TOOLTIP, point_policy="follow_mouse"))
     _dress(plot)
     plot.ygrid.grid_line_color = None
     plot.yaxis.separator_line_color = None
     plot.yaxis.group_text_font_size = "12px"
     return plot
+
+
+def _add_bars(plot: figure, job: str, colour: str, data: dict[str, list[object]]) -> None:
+    plot.hbar(
+        y="lane",
+        left="start",
+        right="end",
+        height=0.86,
+        source=ColumnDataSource(data),
+        fill_color="fill",
+        fill_alpha="alpha",
+        line_color="line",
+        line_width=0.6,
+        hatch_pattern="hatch",
+        hatch_color=colour,
+        hatch_alpha=0.55,
+        hatch_weight=0.7,
+        legend_label=job,
+    )
 
 
 def _dress(plot: figure) -> None:

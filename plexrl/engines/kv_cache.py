@@ -83,5 +83,5 @@ def rows_that_fit(config: PretrainedConfig, capacity: int) -> int:
     num_heads = config.num_attention_heads
     num_key_heads = getattr(config, "num_key_value_heads", None) or num_heads
     head_dim = getattr(config, "head_dim", None) or config.hidden_size // num_heads
-    row_bytes = 2 * 4 * config.num_hidden_layers * num_key_heads * head_dim * capacity
+    row_bytes: int = 2 * 4 * config.num_hidden_layers * num_key_heads * head_dim * capacity
     return max(1, min(MAX_ROWS, MAX_BYTES // row_bytes))

@@ -17,6 +17,7 @@ from dataflow.calls import GenerateOptions, LogprobOptions, TrainOptions
 from dataflow.samples import Prompt, Sample
 from plexrl.core.layout import StateLayout
 from plexrl.engines.child_environment import child_command, child_environment
+from plexrl.engines.folders import check_folder
 from plexrl.engines.frames import ArenaName, Reply, Request, dumps, receive, send, send_fd
 from plexrl.engines.protocol import DrawKey, ModelSource, TrainBatch
 from plexrl.errors import EngineDiedError, EngineError
@@ -80,6 +81,7 @@ class EngineProcess:
         call_timeout_s: float = 3600.0,
         env: Mapping[str, str] | None = None,
     ) -> None:
+        check_folder(source.folder)
         self.source = source
         self._call_timeout_s = call_timeout_s
         self._lock = threading.Lock()
@@ -202,7 +204,9 @@ class EngineProcess:
 
     def _exchange(self, data: bytes, timeout_s: float, what: str, fd: int | None = None) -> object:
         if self._is_closed:
-            raise EngineDiedError(f"engine of {self.source.folder!r} is closed; {what} came too late")
+            raise EngineDiedError(
+                f"engine of {self.source.folder!r} is closed; {what} came too late"
+            )
         deadline_s = time.monotonic() + timeout_s
         try:
             send(self._sock, data, deadline_s)

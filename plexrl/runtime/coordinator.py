@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
-from dataflow.calls import VersionToken
+from dataflow.calls import Trained, VersionToken
 from plexrl.core.jobs import JobEntry, JobFacts, JobTable
 from plexrl.core.status import (
     ClusterStatus,
@@ -46,7 +46,7 @@ from solver.dispatch.events import (
     Woke,
 )
 from solver.dispatch.instructions import Instruction
-from solver.trace import IterationRecord
+from solver.trace import IterationRecord, LeaseRecord
 
 
 class Coordinator:
@@ -73,6 +73,8 @@ class Coordinator:
         self._snapshots: dict[str, ServiceSnapshot] = {}
         self._busy_s: dict[str, float] = {}
         self._tokens: dict[str, dict[str, VersionToken]] = {}
+        self._commits: dict[tuple[str, int], tuple[IterationRecord, VersionToken]] = {}
+        """Committed by a service, not yet confirmed by a driver."""
         self._instructions: list[Instruction] = []
 
     def take_instructions(self) -> tuple[Instruction, ...]:
@@ -156,9 +158,11 @@ class Coordinator:
     def driver_event(self, event: DriverEvent) -> str:
         """Take what a driver says; returns the job it is about."""
         match event:
-            case DriverStarted(job=job, at_s=at_s):
+            case DriverStarted(job=job, at_s=at_s, index=index):
                 if self.jobs[job].state is JobState.STARTING:
                     self.jobs.move(job, JobState.RUNNING, at_s - self.epoch_s)
+                self._catch_up(job, index)
+                self.jobs.resume_at(job, index)
             case IterationCommitted(record=record, tokens=tokens):
                 job = record.job
                 self.jobs.commit(
@@ -169,9 +173,22 @@ class Coordinator:
                     )
                 )
                 self._tokens.setdefault(job, {}).update({t.model: t for t in tokens})
+                self._commits.pop((job, record.iteration), None)
             case DriverEnded(job=job, at_s=at_s, error=error):
                 self.end(job, JobState.FAILED if error else JobState.FINISHED, at_s, error)
         return job
+
+    def _catch_up(self, job: str, index: int) -> None:
+        """Note iterations that were committed while the driver that ran them died."""
+        entry = self.jobs[job]
+        for iteration in range(entry.num_committed, index):
+            record, token = self._commits.pop((job, iteration), (None, None))
+            if record is None or token is None:
+                return
+            before = entry.iterations[-1].ended_s if entry.iterations else entry.arrived_s
+            self.jobs.commit(replace(record, started_s=before))
+            self._tokens.setdefault(job, {})[token.model] = token
+            entry = self.jobs[job]
 
     def models(self, job: str) -> Mapping[str, CommittedModel]:
         """Models of a job, as far as they are committed."""
@@ -242,9 +259,17 @@ class Coordinator:
                 self._busy_s[report.group] = self._busy_s.get(report.group, 0.0) + held_s
                 record = self._ledger.ended(report)
                 if record is not None:
+                    if report.trained is not None:
+                        self._note_commit(record, report.trained)
                     if record.iteration >= 0:
                         self.planner.observe(record)
                     self._tell(Ended(report.id), now_s)
+
+    def _note_commit(self, lease: LeaseRecord, trained: Trained) -> None:
+        record = IterationRecord(
+            lease.job, lease.iteration, lease.ready_s, lease.ended_s, trained.metrics
+        )
+        self._commits[lease.job, lease.iteration] = (record, trained.token)
 
     def withdrawn(self, function_id: str, now_s: float) -> None:
         """A function was cancelled, or failed before its lease began."""
@@ -316,7 +341,7 @@ class Coordinator:
             name=name,
             state=entry.state,
             group=entry.group,
-            iteration=len(entry.iterations),
+            iteration=entry.num_committed,
             iterations=entry.facts.iterations,
             phase=phase,
             waits_for=waits_for,

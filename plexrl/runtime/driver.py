@@ -127,7 +127,7 @@ class JobDriver:
             committed_before = self._num_committed
             try:
                 position = await self._attach(spec)
-                self._send(DriverStarted(self.job, self._clock()))
+                self._send(DriverStarted(self.job, self._clock(), position.index))
                 await self._iterate(spec, position)
             except Exception as failure:
                 cause = _root(failure)
@@ -192,9 +192,11 @@ class JobDriver:
                 tasks.create_task(self._commit_all(spec, position.index, queue))
         finally:
             # After a failure or a stop: what waits at the scheduler must not run any more.
-            futures, self._held = self._held, {}
-            if futures:
-                await self._client.cancel([f for held in futures.values() for f in held])
+            # Released, not cancelled: Dask's cancel fails where a dependent is wanted by nobody.
+            for futures in self._held.values():
+                for future in futures:
+                    future.release()
+            self._held.clear()
 
     async def _submit_all(
         self, spec: JobSpec, position: Position, queue: asyncio.Queue[InFlight]

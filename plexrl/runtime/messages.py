@@ -80,6 +80,8 @@ class DriverStarted:
     job: str
     at_s: float
     """Seconds of the system clock."""
+    index: int
+    """First iteration it runs: those before it are committed."""
 
 
 @dataclass(frozen=True, slots=True)

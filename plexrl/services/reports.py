@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from dataflow.calls import Trained
 from plexrl.core.states import Tier, Traffic
 from solver.trace import Outcome
 
@@ -49,6 +50,8 @@ class LeaseEnded:
     swap_bytes: int
     outcome: Outcome
     snapshot: ServiceSnapshot
+    trained: Trained | None = None
+    """What it committed; None for functions that train nothing."""
 
 
 Report = LeaseStarted | LeaseEnded

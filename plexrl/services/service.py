@@ -115,12 +115,12 @@ class GroupService:
         try:
             lease = _Lease(self._current_id(), self._clock())
             self._report(LeaseStarted(lease.id, self.group, lease.started_s))
-            outcome = Outcome.FAILED
+            outcome, result = Outcome.FAILED, None
             try:
                 result = self._run(call, inputs, lease)
                 outcome = Outcome.DONE
             finally:
-                self._report_end(lease, outcome)
+                self._report_end(lease, outcome, result if isinstance(result, Trained) else None)
             return result
         finally:
             self._lock.release()
@@ -229,7 +229,7 @@ class GroupService:
                 engine.process.load(fetched.arena)
             finally:
                 self._states.release(ref)
-            self._note_device(engine, ref)
+            engine.device = ref
             self._states.note_move(
                 Tier.HOST, Tier.DEVICE, fetched.nbytes, self._clock() - loading_s
             )
@@ -297,13 +297,9 @@ class GroupService:
         )
         is_due = ref.version % model.durable_every == 0 or call.is_last
         self._states.commit(manifest, arena, durable=is_due, keep_versions=model.num_versions)
-        self._note_device(engine, ref)
+        engine.device = ref
         token = VersionToken(call.job, call.model, ref.version, manifest.digest)
         return Trained(token, tuple(metrics.items()))
-
-    def _note_device(self, engine: ResidentEngine, ref: StateRef) -> None:
-        engine.device = ref
-        self._states.note_on_device(self._models.devices())
 
     def _recorded(self, call: LLMCall) -> Trained | None:
         """Result of a train call that has already committed; None if it has not.
@@ -327,7 +323,7 @@ class GroupService:
             "driver goes back to it and builds the iteration anew"
         )
 
-    def _report_end(self, lease: _Lease, outcome: Outcome) -> None:
+    def _report_end(self, lease: _Lease, outcome: Outcome, trained: Trained | None) -> None:
         self._report(
             LeaseEnded(
                 lease.id,
@@ -339,6 +335,7 @@ class GroupService:
                 lease.swap_bytes,
                 outcome,
                 self.snapshot(),
+                trained,
             )
         )
 
@@ -360,15 +357,15 @@ class GroupService:
 
     def snapshot(self) -> ServiceSnapshot:
         """The service as it stands."""
-        error = self._states.last_error
+        on_device = tuple(str(ref) for ref in self._models.devices())
         return ServiceSnapshot(
             traffic=self._states.traffic(),
             host_used_bytes=self._states.host_used_bytes,
             host_budget_bytes=self._states.host_budget_bytes,
-            resident=self._states.resident(),
+            resident={**self._states.resident(), Tier.DEVICE: on_device},
             engine_pid=self._models.engine_pid,
             num_engine_starts=self._models.num_engine_starts,
-            warning="" if error is None else str(error),
+            warning=self._states.last_error or "",
         )
 
     def close(self) -> None:

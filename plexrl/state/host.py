@@ -20,7 +20,7 @@ from plexrl.core.residency import (
     Row,
 )
 from plexrl.core.states import Manifest, StateRef, Tier, Traffic
-from plexrl.errors import IntegrityError, PressureError, StateError
+from plexrl.errors import IntegrityError, PressureError, StateError, VersionFenceError
 from plexrl.state.arena import Arena, ArenaPool
 from plexrl.state.store import Store
 
@@ -37,6 +37,7 @@ class HostTier:
         """Versions whose write somebody waits for to get room."""
         self.last_error: str | None = None
         """Of the background threads; None again after the next success."""
+        self.is_closed = False
         self.num_kept: dict[tuple[str, str], int] = {}
         """(job, model) → newest versions that stay reachable."""
         self._pool = ArenaPool(budget_bytes)
@@ -105,6 +106,60 @@ class HostTier:
         self.require_store(outcome.write)
         waits = f"it waits until {', '.join(map(str, outcome.write))} are in the store"
         return f"{waits}; the last write failed: {self.last_error}" if self.last_error else waits
+
+    def check_fence(self, ref: StateRef, stored: Sequence[int]) -> None:
+        """Check that a version may be made.
+
+        Parameters
+        ----------
+        stored
+            Versions of the model in the store, oldest first.
+
+        Raises
+        ------
+        VersionFenceError
+            It or a newer one is committed, or it is being made.
+        """
+        row = self.table.get(ref)
+        if row and row.residence is Residence.FILLING:
+            raise VersionFenceError(f"{ref} is being made already; commit or abandon it first")
+        newest = self.newest(ref.job, ref.model)
+        held = max(*stored[-1:], newest.ref.version if newest else -1, -1)
+        if held >= ref.version:
+            raise VersionFenceError(
+                f"{ref} cannot be made: version {held} of {ref.job}/{ref.model} is committed; "
+                f"go on with version {held + 1}, or use another job name"
+            )
+
+    def check_budget(self, ref: StateRef, nbytes: int) -> None:
+        """Check that a version could fit at all.
+
+        Raises
+        ------
+        PressureError
+            The budget is too small for it and what its own model has pinned.
+        """
+        own = self.table.rows(
+            lambda row: (row.ref.job, row.ref.model) == (ref.job, ref.model) and row.num_pins > 0
+        )
+        least = nbytes + sum(row.nbytes for row in own)
+        if least > self.table.host_budget_bytes:
+            beside = f" beside the pinned {', '.join(str(row.ref) for row in own)}" if own else ""
+            raise PressureError(
+                f"{ref} needs {nbytes} bytes of host memory{beside}, but the budget is "
+                f"{self.table.host_budget_bytes}; set host_budget_bytes to at least {least}"
+            )
+
+    def check_open(self) -> None:
+        """Check that versions can still be written.
+
+        Raises
+        ------
+        StateError
+            The manager was closed.
+        """
+        if self.is_closed:
+            raise StateError("the state manager is closed; open another one on the same store")
 
     def wait(self, deadline_s: float, ref: StateRef, reason: str) -> None:
         """Wait until something changed.

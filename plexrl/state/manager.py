@@ -10,7 +10,7 @@ from plexrl.clock import Clock, system_clock
 from plexrl.core.layout import StateLayout
 from plexrl.core.residency import COMMITTED_ON_HOST, IN_STORE, ON_HOST, Move, Residence
 from plexrl.core.states import Manifest, StateRef, Tier, Traffic
-from plexrl.errors import PressureError, StateError, StoreError, VersionFenceError
+from plexrl.errors import StateError, StoreError
 from plexrl.state.arena import Arena
 from plexrl.state.host import HostTier
 from plexrl.state.read_ahead import ReadAhead
@@ -86,8 +86,6 @@ class StateManager:
         self._clock = clock
         self._pressure_timeout_s = pressure_timeout_s
         self._keep_versions = keep_versions
-        self._is_closed = False
-        self._on_device: tuple[StateRef, ...] = ()
         self._writer = WriteBehind(
             self._host, retain_versions=retain_versions, retry_s=retry_s, max_retry_s=max_retry_s
         )
@@ -112,9 +110,11 @@ class StateManager:
         StoreError
             Versions committed as durable could not be written; everything is closed.
         """
-        if self._is_closed:
-            return
-        self._is_closed = True
+        with self._host.condition:
+            if self._host.is_closed:
+                return
+            self._host.is_closed = True
+            self._host.condition.notify_all()
         self._reader.stop()
         self._writer.stop()
         with self._host.condition:
@@ -145,8 +145,9 @@ class StateManager:
         nbytes = layout.nbytes
         with self._host.condition:
             while True:
-                self._check_fence(ref, stored)
-                self._check_budget(ref, nbytes)
+                self._host.check_open()
+                self._host.check_fence(ref, stored)
+                self._host.check_budget(ref, nbytes)
                 reason = self._host.try_room(nbytes)
                 if reason is None:
                     arena = self._host.seat(ref, Move.RESERVE, nbytes)
@@ -154,30 +155,6 @@ class StateManager:
                 self._host.wait(deadline_s, ref, reason)
         _clear_padding(arena.view, layout)
         return arena
-
-    def _check_fence(self, ref: StateRef, stored: Sequence[int]) -> None:
-        row = self._host.table.get(ref)
-        if row and row.residence is Residence.FILLING:
-            raise VersionFenceError(f"{ref} is being made already; commit or abandon it first")
-        newest = self._host.newest(ref.job, ref.model)
-        held = max(*stored[-1:], newest.ref.version if newest else -1, -1)
-        if held >= ref.version:
-            raise VersionFenceError(
-                f"{ref} cannot be made: version {held} of {ref.job}/{ref.model} is committed; "
-                f"go on with version {held + 1}, or use another job name"
-            )
-
-    def _check_budget(self, ref: StateRef, nbytes: int) -> None:
-        own = self._host.table.rows(
-            lambda row: (row.ref.job, row.ref.model) == (ref.job, ref.model) and row.num_pins > 0
-        )
-        least = nbytes + sum(row.nbytes for row in own)
-        if least > self._host.table.host_budget_bytes:
-            beside = f" beside the pinned {', '.join(str(row.ref) for row in own)}" if own else ""
-            raise PressureError(
-                f"{ref} needs {nbytes} bytes of host memory{beside}, but the budget is "
-                f"{self._host.table.host_budget_bytes}; set host_budget_bytes to at least {least}"
-            )
 
     def commit(
         self, manifest: Manifest, arena: Arena, *, durable: bool, keep_versions: int | None = None
@@ -202,6 +179,7 @@ class StateManager:
         """
         ref = manifest.ref
         with self._host.condition:
+            self._host.check_open()
             row = self._host.table.get(ref)
             if (
                 not row
@@ -248,6 +226,7 @@ class StateManager:
         while True:
             self._host.find(ref)
             with self._host.condition:
+                self._host.check_open()
                 row = self._host.table.get(ref)
                 if row is None:
                     continue
@@ -259,7 +238,7 @@ class StateManager:
                 if row.residence is Residence.LOADING:
                     self._host.condition.wait()
                     continue
-                self._check_budget(ref, row.nbytes)
+                self._host.check_budget(ref, row.nbytes)
                 reason = self._host.try_room(row.nbytes)
                 if reason is not None:
                     self._host.wait(deadline_s, ref, reason)
@@ -373,11 +352,6 @@ class StateManager:
         if row is None and not self._store.contains(ref):
             raise StateError(f"{ref} is in no tier; commit it first")
 
-    def note_on_device(self, refs: Sequence[StateRef]) -> None:
-        """Say which versions are on the device now (for `resident`)."""
-        with self._host.condition:
-            self._on_device = tuple(refs)
-
     def note_move(self, source: Tier, target: Tier, nbytes: int, seconds: float) -> None:
         """Count a movement that the service made, to or from a device."""
         with self._host.condition:
@@ -389,11 +363,10 @@ class StateManager:
             return self._host.traffic()
 
     def resident(self) -> Mapping[str, tuple[str, ...]]:
-        """Tier → states in it, as far as this group has used them."""
+        """Host and store → states in it, as far as this group has used them."""
         with self._host.condition:
             rows = self._host.table.rows()
             return {
-                Tier.DEVICE: tuple(map(str, self._on_device)),
                 Tier.HOST: tuple(str(row.ref) for row in rows if row.residence in ON_HOST),
                 Tier.STORE: tuple(str(row.ref) for row in rows if row.residence in IN_STORE),
             }

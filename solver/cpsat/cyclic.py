@@ -13,7 +13,7 @@ from math import ceil
 
 from ortools.sat.python import cp_model
 
-from solver.bounds import cycle_floor_ticks
+from solver.bounds import cycle_floor_ticks, cycle_limit_ticks
 from solver.cpsat import constraints
 from solver.cpsat.variables import CyclicVariables, add_variables
 from solver.plan import Timeline, Timing
@@ -91,7 +91,7 @@ def shortest_cycle(
     timeline as it is found.
     """
     floor = cycle_floor_ticks(jobs)
-    longest = min(job.limit_ticks for job in jobs)
+    longest = min(cycle_limit_ticks(jobs), _in_turn_ticks(jobs))
     if hint is not None:
         longest = min(longest, hint.cycle_ticks)
     if floor > longest:
@@ -119,6 +119,11 @@ def least_span(
     model.minimize(sum(spans))
     _add_hint(model, variables, timeline)
     return _solve(model, timeline.group, variables, effort, Stage.SPAN, on_timeline)
+
+
+def _in_turn_ticks(jobs: tuple[Job, ...]) -> int:
+    """One whole iteration after the other is a valid cycle; no longer one is worth a look."""
+    return sum(job.alone_ticks + max(op.switch_ticks for op in job.ops) for job in jobs)
 
 
 def _tail(job: Job) -> int:

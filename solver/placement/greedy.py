@@ -81,7 +81,15 @@ def greedy_plan(problem: Problem) -> Plan | None:
         timelines = _place(problem, order)
         if timelines is not None:
             plans.append(plan_of(problem, timelines))
-    return min(plans, key=lambda plan: plan.objective_ticks, default=None)
+    current = problem.current or {}
+    return min(
+        plans,
+        key=lambda plan: (
+            plan.objective_ticks,
+            sum(plan.placement[job] != group for job, group in current.items()),
+        ),
+        default=None,
+    )
 
 
 def timelines_of(placed: Placed) -> tuple[Timeline, ...]:
@@ -98,7 +106,10 @@ def _orders(problem: Problem) -> Iterable[Sequence[Job]]:
     if len(problem.jobs) > MAX_RETRIED_JOBS:
         keys = keys[:1]
     for key in keys:
-        yield sorted(problem.jobs, key=lambda job: (job.pinned_group is None, *_less(key(job))))
+        by_size = sorted(problem.jobs, key=lambda job: _less(key(job)))
+        yield sorted(by_size, key=lambda job: job.pinned_group is None)
+        if current := problem.current:
+            yield sorted(by_size, key=lambda job: (job.pinned_group is None, job.id not in current))
 
 
 def _less(values: tuple[int, ...]) -> tuple[int, ...]:

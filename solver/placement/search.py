@@ -7,7 +7,8 @@ bounds every common-cycle plan from below.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from collections.abc import Mapping
+from dataclasses import dataclass
 
 from solver.placement.greedy import Bin, Placed
 from solver.problem import Job, Problem
@@ -31,35 +32,53 @@ class Search:
 @dataclass(slots=True)
 class _State:
     jobs: list[Job]
+    current: Mapping[str, str]
     bins: list[Bin]
+    kinds: list[tuple[object, ...]]
+    """Per group what tells it from others; of idle groups of one kind only the first is tried."""
+    max_nodes: int
+    nodes: int = 0
     best: Placed | None = None
     best_ticks: int | None = None
-    nodes: int = 0
-    keys: list[tuple[object, ...]] = field(default_factory=list)
 
 
 def search_placement(problem: Problem, *, max_nodes: int = MAX_NODES) -> Search:
     """The placement with the least sum of price × cycle floor, as far as `max_nodes` reach.
 
-    Every requirement but the existence of a timeline is kept; deterministic.
+    Every requirement but the existence of a timeline is kept; deterministic. Among equals jobs
+    rather stay where they are.
     """
-    order = sorted(problem.jobs, key=lambda job: (job.pinned_group is None, -job.alone_ticks))
-    state = _State(order, [Bin.empty(group) for group in problem.groups])
     current = problem.current or {}
-    state.keys = [
-        (group.memory_bytes, group.pool, group.max_jobs, group.price) for group in problem.groups
-    ]
-    named = {*current.values(), *(job.pinned_group for job in problem.jobs)}
-    # A group that some job names is unlike all others.
-    state.keys = [
-        (*key, group.id if group.id in named else None)
-        for key, group in zip(state.keys, problem.groups, strict=True)
-    ]
-    _extend(state, 0, 0, max_nodes)
+    state = _State(
+        jobs=sorted(
+            problem.jobs,
+            key=lambda job: (job.pinned_group is None, job.id not in current, -job.alone_ticks),
+        ),
+        current=current,
+        bins=[Bin.empty(group) for group in problem.groups],
+        kinds=_kinds(problem),
+        max_nodes=max_nodes,
+    )
+    _extend(state, 0, 0)
     return Search(state.best, state.best_ticks, state.nodes <= max_nodes)
 
 
-def _extend(state: _State, depth: int, cost: int, max_nodes: int) -> None:
+def _kinds(problem: Problem) -> list[tuple[object, ...]]:
+    """A group that some job names is unlike all others."""
+    named = {*(problem.current or {}).values(), *(job.pinned_group for job in problem.jobs)}
+    return [
+        (
+            group.memory_bytes,
+            group.pool,
+            group.max_jobs,
+            group.price,
+            group.id if group.id in named else None,
+        )
+        for group in problem.groups
+    ]
+
+
+def _extend(state: _State, depth: int, cost: int) -> None:
     if depth == len(state.jobs):
         state.best_ticks = cost
         state.best = {here.group.id: here.jobs for here in state.bins if here.jobs}
@@ -69,24 +88,26 @@ def _extend(state: _State, depth: int, cost: int, max_nodes: int) -> None:
         if state.best_ticks is not None and cost + added >= state.best_ticks:
             return
         state.nodes += 1
-        if state.nodes > max_nodes:
+        if state.nodes > state.max_nodes:
             return
         here = state.bins[index]
         state.bins[index] = here.with_job(job, floor)
-        _extend(state, depth + 1, cost + added, max_nodes)
+        _extend(state, depth + 1, cost + added)
         state.bins[index] = here
 
 
 def _branches(state: _State, job: Job) -> list[tuple[int, int, int]]:
-    """``(added cost, cycle floor, index of the group)``, cheapest first, one per kind of idle."""
+    """``(added cost, cycle floor, index of the group)``, cheapest first."""
     found = []
     idle: set[tuple[object, ...]] = set()
+    stays = state.current.get(job.id)
     for index, here in enumerate(state.bins):
         if not here.jobs:
-            if state.keys[index] in idle:
+            if state.kinds[index] in idle:
                 continue
-            idle.add(state.keys[index])
+            idle.add(state.kinds[index])
         floor = here.floor_with(job)
         if floor is not None:
-            found.append((here.group.price * (floor - here.floor_ticks), floor, index))
-    return sorted(found)
+            added = here.group.price * (floor - here.floor_ticks)
+            found.append((added, here.group.id != stays, floor, index))
+    return [(added, floor, index) for added, _, floor, index in sorted(found)]

@@ -4,7 +4,8 @@ import dask
 import networkx as nx
 import pytest
 
-from dataflow import advantages, rewards
+from dataflow import advantages, environments, rewards, scoring
+from dataflow.environments import PythonTool
 from dataflow.errors import CycleError, DataError
 from dataflow.inspect import critical_path, draw, graph_of, llm_nodes, require_acyclic
 
@@ -75,3 +76,17 @@ def test_the_picture_as_a_page(trained, tmp_path):
 def test_other_endings_are_refused(trained, tmp_path):
     with pytest.raises(DataError, match=r"graph\.png ends in '\.png'"):
         draw(trained, tmp_path / "graph.png")
+
+
+def test_built_in_nodes_without_a_key_still_show_their_phase(make_job, begin):
+    it = begin(make_job(lambda _: None))
+    samples = environments.node(PythonTool(), it.actor.generate(it.prompts))
+    judged = rewards.node("ascending", samples)
+    graph = graph_of(advantages.node("grpo", judged, samples))
+    assert sorted(phase for _, phase in graph.nodes(data="phase")) == [
+        "advantage",
+        "reward",
+        "rollout",
+        "task",
+    ]
+    assert graph_of(scoring.node("copy", "grpo", samples)).number_of_nodes() == 3

@@ -120,6 +120,6 @@ def test_errors_of_the_job_name_the_file(tmp_path):
     (tmp_path / "mine.py").write_text("def pipeline(it):\n    return None\n")
     data = {"model": "tiny", "iterations": 3, "pipeline": "mine.py:pipeline", "prompts": "p.jsonl"}
     (tmp_path / "job.yaml").write_text(yaml.safe_dump(data))
-    with pytest.raises(JobFileError, match="job.yaml: the job") as caught:
+    with pytest.raises(JobFileError, match=r"job\.yaml: the job") as caught:
         build_job(read_job_file(tmp_path / "job.yaml"), no_model)
     assert isinstance(caught.value.__cause__, DataflowError)

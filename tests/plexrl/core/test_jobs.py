@@ -70,6 +70,15 @@ def test_an_iteration_replayed_after_a_rollback_counts_once():
     assert [r.iteration for r in table["a"].iterations] == [0, 1, 2]
 
 
+def test_a_driver_that_resumes_says_what_is_committed():
+    table = table_in(JobState.RUNNING)
+    table.commit(IterationRecord("a", 0, 0.0, 1.0))
+    table.commit(IterationRecord("a", 1, 1.0, 2.0))
+    table.resume_at("a", 1)
+    assert [r.iteration for r in table["a"].iterations] == [0]
+    assert table["a"].num_committed == 1
+
+
 def test_more_iterations_than_the_job_has_break_an_invariant():
     table = JobTable()
     table.add(facts(iterations=1), "g", 0.0)

@@ -13,7 +13,9 @@ from plexrl.engines.protocol import DrawKey, TrainBatch
 from plexrl.errors import EngineError, ModelFolderError
 from plexrl.state.arena import Arena
 
-PROMPTS = tuple(Prompt(i, text) for i, text in enumerate(["x31524=", "x0987=", "q12*34=", "x54321="]))
+PROMPTS = tuple(
+    Prompt(i, text) for i, text in enumerate(["x31524=", "x0987=", "q12*34=", "x54321="])
+)
 OPTIONS = GenerateOptions(num_samples=3, max_new_tokens=6)
 KEY = DrawKey(seed=5, iteration=2)
 LETTERS = tuple("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ")
@@ -81,6 +83,7 @@ def test_a_loaded_state_is_stored_back_byte_for_byte(rig):
     assert rig.stored() == bytes(arena.view)
 
 
+@pytest.mark.slow
 def test_version_zero_has_the_weights_of_its_folder_and_an_empty_optimizer(rig):
     arena = rig.reset()
     first = rig.engine.weights_sha256()
@@ -106,7 +109,9 @@ def test_a_folder_that_does_not_exist_is_refused(rig):
 def test_prompts_give_their_samples_in_order(rig):
     rig.reset()
     samples = rig.engine.generate(PROMPTS, OPTIONS, KEY)
-    assert [(s.prompt, s.sample_index) for s in samples] == [(p, i) for p in PROMPTS for i in range(3)]
+    assert [(s.prompt, s.sample_index) for s in samples] == [
+        (p, i) for p in PROMPTS for i in range(3)
+    ]
     for sample in samples:
         assert len(sample.token_ids) == len(sample.policy_mask) == len(sample.logprobs)
         assert all(sample.policy_mask)
@@ -179,6 +184,7 @@ def test_a_turn_goes_on_after_what_the_environment_said(rig):
         assert (after.turn, after.pending_text, after.is_active) == (2, "", False)
 
 
+@pytest.mark.slow
 def test_continued_samples_do_not_depend_on_order_either(rig):
     rig.reset()
     first = rig.engine.generate(PROMPTS, replace(OPTIONS, stop=LETTERS), KEY)
@@ -243,6 +249,7 @@ def test_training_moves_weights_and_counts_steps(rig):
     assert memoryview(raw).cast("f")[0] == 6.0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("options", [TrainOptions(), TrainOptions(num_epochs=2, num_minibatches=3)])
 def test_the_order_of_samples_changes_no_bit_of_the_weights(rig, options):
     batch = rig.batch()
@@ -253,6 +260,7 @@ def test_the_order_of_samples_changes_no_bit_of_the_weights(rig, options):
     assert rig.stored() == straight
 
 
+@pytest.mark.slow
 def test_a_swap_between_two_trainings_changes_no_bit(rig):
     batch = rig.batch()
     rig.engine.train(batch, TrainOptions())
@@ -269,6 +277,7 @@ def test_a_swap_between_two_trainings_changes_no_bit(rig):
     assert rig.stored() == straight
 
 
+@pytest.mark.slow
 def test_given_old_logprobs_take_the_place_of_recomputed_ones(rig):
     batch = rig.batch()
     old = rig.engine.logprobs(batch.samples, LogprobOptions())
@@ -293,6 +302,7 @@ def test_tokens_of_the_environment_are_not_trained_on(rig):
     assert rig.engine.train(masked, TrainOptions())["num_tokens"] == total - 1
 
 
+@pytest.mark.slow
 def test_a_loss_that_is_not_finite_leaves_the_state_as_it_was(rig):
     batch = rig.batch()
     before = rig.stored()
@@ -305,7 +315,8 @@ def test_a_loss_that_is_not_finite_leaves_the_state_as_it_was(rig):
 
 
 def own_loss(logprobs_BT, old_logprobs_BT, advantages_B, mask_BT):
-    return -(logprobs_BT * mask_BT * advantages_B[:, None]).sum()
+    ratio_BT = (logprobs_BT - old_logprobs_BT).exp()
+    return -(ratio_BT * mask_BT * advantages_B[:, None]).sum()
 
 
 def test_a_loss_of_ones_own_is_used(rig):
@@ -345,6 +356,7 @@ def test_a_malformed_batch_is_refused(rig):
         rig.engine.train(replace(batch, old_logprobs=((0.0,),) * 12), TrainOptions())
 
 
+@pytest.mark.slow
 def test_an_exported_folder_is_read_back_with_the_same_weights(rig, tmp_path):
     batch = rig.batch()
     rig.engine.train(batch, TrainOptions())

@@ -8,11 +8,12 @@ import threading
 
 import pytest
 
+from dataflow.calls import TrainOptions
 from plexrl.engines.child_environment import child_environment
 from plexrl.engines.protocol import ModelSource
 from plexrl.engines.remote import EngineProcess
+from plexrl.engines.torch_engine import TorchEngine
 from plexrl.errors import EngineError, ModelFolderError
-from plexrl.state.arena import Arena
 from tests.plexrl.engines.conformance import *  # noqa: F403
 from tests.plexrl.engines.conformance import KEY, OPTIONS, PROMPTS, Rig
 
@@ -41,8 +42,6 @@ def ends(pid_fd):
 
 
 def test_results_are_those_of_an_engine_in_this_process(rig):
-    from plexrl.engines.torch_engine import TorchEngine
-
     local = TorchEngine(ModelSource(rig.folder), "cpu")
     rig.reset()
     assert rig.engine.generate(PROMPTS, OPTIONS, KEY) == local.generate(PROMPTS, OPTIONS, KEY)
@@ -80,7 +79,7 @@ def test_a_missing_folder_is_the_users_error():
 
 def test_a_killed_engine_is_an_error_and_stays_one(doomed):
     os.kill(doomed.pid, signal.SIGKILL)
-    with pytest.raises(EngineError, match="died during generate .signal SIGKILL"):
+    with pytest.raises(EngineError, match=r"died during generate \(signal SIGKILL\)"):
         doomed.generate(PROMPTS, OPTIONS, KEY)
     assert not doomed.is_alive
     with pytest.raises(EngineError, match="died"):
@@ -100,12 +99,11 @@ def test_a_child_that_does_not_come_up_is_killed_at_the_time_limit(base_folder):
         EngineProcess(ModelSource(base_folder), start_timeout_s=0.001)
 
 
-def test_a_child_that_cannot_start_shows_what_it_printed(base_folder):
-    with pytest.raises(EngineError, match=r"(?s)died during start .*exit status 1.*[Tt]orch"):
-        EngineProcess(ModelSource(base_folder), env={"PYTHONPATH": "", "PYTHONHOME": "", **NO_TORCH})
-
-
-NO_TORCH = {"TORCH_DEVICE_BACKEND_AUTOLOAD": "0"}
+def test_a_child_that_cannot_start_shows_what_it_printed(base_folder, tmp_path):
+    (tmp_path / "torch.py").write_text("raise ImportError('no torch on this machine')\n")
+    path = os.pathsep.join([str(tmp_path), child_environment()["PYTHONPATH"]])
+    with pytest.raises(EngineError, match=r"(?s)start \(exit status 1\).*no torch on this machine"):
+        EngineProcess(ModelSource(base_folder), env={"PYTHONPATH": path})
 
 
 def test_closing_ends_the_child_and_later_calls_are_errors(doomed):
@@ -129,10 +127,10 @@ def test_closing_from_another_thread_ends_a_call_that_hangs(doomed):
 
     thread = threading.Thread(target=call)
     thread.start()
-    os.kill(doomed.pid, signal.SIGCONT)
     doomed.close()
     thread.join(30.0)
     assert not thread.is_alive()
+    assert len(failures) == 1
 
 
 def test_ctrl_c_is_left_to_the_parent(doomed):
@@ -163,14 +161,14 @@ def test_the_child_ends_with_its_parent(base_folder):
         assert ends(pid_fd)
 
 
-def test_a_loss_defined_in_a_test_module_travels(rig):
+def test_a_loss_that_only_this_test_knows_travels_to_the_child(rig):
     batch = rig.batch()
-    scale = 3.0
-    metrics = rig.engine.train(
-        batch,
-        TrainOptions(loss=lambda logprobs, old, advantages, mask: scale * (logprobs * mask).sum()),  # noqa: F405
-    )
-    assert metrics["loss"] < 0
+    scale = 0.0
+
+    def loss(logprobs_BT, _old_BT, _advantages_B, mask_BT):
+        return scale * (logprobs_BT * mask_BT).sum()
+
+    assert rig.engine.train(batch, TrainOptions(loss=loss))["grad_norm"] == 0.0
 
 
 def test_arenas_are_told_apart_by_id_not_by_size(rig):
@@ -179,4 +177,3 @@ def test_arenas_are_told_apart_by_id_not_by_size(rig):
     rig.engine.store(first)
     rig.engine.read_folder(rig.other_folder, second)
     assert bytes(first.view) != bytes(second.view)
-    assert isinstance(first, Arena)

@@ -136,7 +136,13 @@ def save(folder, config):
         LlamaConfig(**SMALL, num_key_value_heads=1, tie_word_embeddings=False),
         MistralConfig(**SMALL, num_key_value_heads=2, sliding_window=5),
         GPT2Config(
-            vocab_size=99, n_embd=64, n_layer=2, n_head=4, n_positions=64, eos_token_id=2, bos_token_id=1
+            vocab_size=99,
+            n_embd=64,
+            n_layer=2,
+            n_head=4,
+            n_positions=64,
+            eos_token_id=2,
+            bos_token_id=1,
         ),
     ],
     ids=["llama", "mistral", "gpt2"],

@@ -396,19 +396,32 @@ def test_an_unknown_version_is_an_error_everywhere(open_manager):
     assert manager.latest("a", "actor") is None
 
 
-def test_what_the_service_notes_is_shown(open_manager):
+def test_movements_the_service_makes_are_counted(open_manager):
     manager = open_manager(1)
-    manager.note_on_device([ref_of("a", 1)])
     manager.note_move(Tier.HOST, Tier.DEVICE, 100, 0.5)
     manager.note_move(Tier.HOST, Tier.DEVICE, 100, 0.5)
-    assert manager.resident()[Tier.DEVICE] == ("a/actor@1",)
     (moved,) = manager.traffic()
     assert (moved.num_moves, moved.num_bytes, moved.seconds) == (2, 200, 1.0)
 
 
+def test_a_closed_manager_takes_nothing_more(open_manager, make, states):
+    manager = open_manager(2)
+    make(manager, ref_of("a", 0))
+    arena = manager.allocate(ref_of("a", 1), states.layout)
+    manager.close()
+    manager.close()
+    for work in (
+        lambda: manager.allocate(ref_of("b", 0), states.layout),
+        lambda: manager.fetch(ref_of("a", 0)),
+        lambda: manager.commit(states.make()[0], arena, durable=True),
+    ):
+        with pytest.raises(StateError, match="manager is closed"):
+            work()
+
+
 @pytest.mark.slow
-def test_three_jobs_train_at_once_in_three_arenas_without_deadlock(open_manager, make):
-    """Each holds one version and makes the next: with three arenas, two of them must wait."""
+def test_three_jobs_train_at_once_in_four_arenas_without_deadlock(open_manager, make):
+    """Each pins one version and makes the next: with four arenas, two of them must wait."""
     manager = open_manager(4, retain_versions=2)
     failures = []
 

@@ -59,7 +59,7 @@ def test_every_dtype_survives_byte_for_byte(store):
     assert held.layout.slots == layout.slots
 
 
-@pytest.mark.parametrize("chunk_bytes", [4096, GRAIN_BYTES // 2, 3 * GRAIN_BYTES, 32 << 20])
+@pytest.mark.parametrize("chunk_bytes", [1 << 16, GRAIN_BYTES // 2, 3 * GRAIN_BYTES, 32 << 20])
 def test_chunks_and_grains_need_not_match(tmp_path, chunk_bytes):
     layout = pack(
         [("w", "weights", "uint8", (GRAIN_BYTES + 12345,)), ("m", "optimizer", "uint8", (1234567,))]

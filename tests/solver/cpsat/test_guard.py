@@ -56,7 +56,8 @@ def lie(answer, problem):
     if isinstance(answer, Found):
         line = answer.timeline
         squeezed = tuple(replace(t, start_ticks=t.start_ticks // 2) for t in line.timings)
-        answer = Found(answer.task, replace(line, cycle_ticks=line.cycle_ticks // 2, timings=squeezed))
+        half = replace(line, cycle_ticks=line.cycle_ticks // 2, timings=squeezed)
+        answer = Found(answer.task, half)
     tell(answer, problem)
 child._tell = lie
 child.main()

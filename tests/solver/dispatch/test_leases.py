@@ -20,6 +20,7 @@ from solver.dispatch.events import (
     Woke,
 )
 from solver.dispatch.instructions import Admit, Prefetch, WakeAt
+from solver.dispatch.orders import Cursor
 from solver.dispatch.rules import FirstReady
 from solver.dispatch.views import Run
 from solver.errors import DispatchError
@@ -385,6 +386,55 @@ def test_a_gang_is_not_starved_by_a_stream_of_short_functions():
             assert holder is not None
             running[group] = holder.function.id
     pytest.fail("the gang was never served")
+
+
+def urgent_gang(*groups):
+    """A desk where a gang was passed over on group-1 and cannot have group-0 yet."""
+    desk = Desk(*groups, fairness=Fairness(max_overtaken=1), rule=YoungestFirst())
+    desk.send(plan(("h", "roll", 100, 0), ("x", "roll", 100, 0)), 0)
+    desk.ready("h", "roll", 0)
+    desk.ready("b", "roll", 0, groups=("group-1",))
+    assert admitted(desk.ready("x", "roll", 0)) == ["x.roll.0"]
+    desk.ready("gang", "sync", 1, groups=("group-0", "group-1"))
+    desk.ready("c", "roll", 2, groups=("group-1",))
+    assert admitted(desk.send(Ended("b.roll.0"), 3)) == ["c.roll.0"]
+    assert desk.send(Ended("c.roll.0"), 4) == ()
+    return desk
+
+
+def test_a_gang_passed_over_too_often_reserves_its_groups():
+    desk = urgent_gang("group-0", "group-1")
+    assert desk.ready("d", "roll", 5, groups=("group-1",)) == ()
+    assert desk.reasons(5)["d.roll.0"] == (
+        "group-1 is reserved for gang:sync, which was passed over too long"
+    )
+    assert admitted(desk.send(Ended("h.roll.0"), 6))[0] == "gang.sync.0"
+
+
+def test_a_gang_that_lost_a_group_stops_reserving_the_others():
+    desk = urgent_gang("group-0", "group-1")
+    desk.ready("d", "roll", 5, groups=("group-1",))
+    assert admitted(desk.send(GroupLost("group-0"), 6)) == ["d.roll.0"]
+
+
+def test_a_gang_does_not_take_a_group_that_is_reserved_for_an_older_one():
+    desk = urgent_gang("group-0", "group-1", "group-2")
+    assert desk.ready("young", "sync", 5, groups=("group-2", "group-1")) == ()
+    assert admitted(desk.send(Ended("h.roll.0"), 6))[0] == "gang.sync.0"
+
+
+def test_an_op_that_ran_before_its_turn_gives_its_turn_away_once():
+    cursor = Cursor(tuple(Slot(job, "roll", 10, 0) for job in "abc"), None)
+    cursor.serve("b", "roll")
+    assert [slot.job for _, slot in cursor.pending()] == ["a", "c"]
+    cursor.advance(0)
+    assert [slot.job for _, slot in cursor.pending()] == ["c", "a", "b"]
+
+
+def test_a_slot_that_is_passed_over_comes_again_next_round():
+    cursor = Cursor(tuple(Slot(job, "roll", 10, 0) for job in "abc"), None)
+    cursor.advance(1)
+    assert [slot.job for _, slot in cursor.pending()] == ["c", "a", "b"]
 
 
 class YoungestFirst:

@@ -1,0 +1,81 @@
+"""Real processes are killed; jobs go on and learn the same."""
+
+import os
+import signal
+import time
+
+import pytest
+
+import plexrl
+
+pytestmark = pytest.mark.slow
+TIMEOUT_S = 120.0
+ITERATIONS = 6
+
+
+@pytest.fixture
+def own_cluster(tmp_path, host_budget_bytes):
+    with plexrl.LocalCluster(
+        groups=1, cpu_workers=2, store=tmp_path / "store", host_budget_bytes=host_budget_bytes
+    ) as cluster:
+        yield cluster
+
+
+def wait_for_iteration(run, iteration):
+    deadline = time.monotonic() + TIMEOUT_S
+    while run.status().iteration < iteration:
+        assert not run.status().state.is_terminal, run.status()
+        assert time.monotonic() < deadline, run.status()
+        time.sleep(0.02)
+
+
+def kill_worker(cluster, address):
+    (pid,) = cluster.client.run(os.getpid, workers=[address]).values()
+    os.kill(pid, signal.SIGKILL)
+
+
+@pytest.fixture
+def expected(cluster, small_job, tmp_path):
+    name = f"undisturbed-{tmp_path.name}"
+    run = cluster.submit(small_job(name, iterations=ITERATIONS))
+    run.result(TIMEOUT_S)
+    return run.export(tmp_path / "undisturbed")
+
+
+def test_a_killed_group_worker_costs_no_iteration_and_changes_no_bit(
+    own_cluster, small_job, expected, tmp_path
+):
+    run = own_cluster.submit(small_job("job", iterations=ITERATIONS))
+    wait_for_iteration(run, 2)
+    kill_worker(own_cluster, own_cluster.status().groups[0].worker)
+    assert run.result(TIMEOUT_S).iteration == ITERATIONS
+    assert run.export(tmp_path / "job") == expected
+    assert [row["iteration"] for row in run.metrics()] == list(range(ITERATIONS))
+    assert own_cluster.status().num_errors == 0
+
+
+def test_a_killed_driver_is_started_again_and_goes_on(own_cluster, small_job, expected, tmp_path):
+    run = own_cluster.submit(small_job("job", iterations=ITERATIONS))
+    wait_for_iteration(run, 2)
+    group = own_cluster.status().groups[0].worker
+    for address in set(own_cluster.client.scheduler_info(n_workers=-1)["workers"]) - {group}:
+        kill_worker(own_cluster, address)
+    assert run.result(TIMEOUT_S).iteration == ITERATIONS
+    assert run.export(tmp_path / "job") == expected
+    assert [row["iteration"] for row in run.metrics()] == list(range(ITERATIONS))
+
+
+def test_a_new_cluster_on_the_same_store_goes_on(small_job, expected, host_budget_bytes, tmp_path):
+    where = {"store": tmp_path / "store", "host_budget_bytes": host_budget_bytes}
+    job = small_job("job", iterations=ITERATIONS)
+    with plexrl.LocalCluster(groups=1, **where) as first:
+        run = first.submit(job)
+        wait_for_iteration(run, 2)
+    with plexrl.LocalCluster(groups=1, **where) as second:
+        refused = second.submit(job).wait(TIMEOUT_S)
+        assert refused.state == "failed"
+        assert "resume" in refused.error
+        run = second.submit(job, resume=True)
+        assert run.result(TIMEOUT_S).state == "finished"
+        assert run.export(tmp_path / "job") == expected
+        assert run.metrics()[0]["iteration"] >= 2

@@ -1,0 +1,62 @@
+import io
+import json
+import os
+import signal
+
+import pytest
+import typer
+from rich.console import Console
+
+from dataflow.errors import UnknownNameError
+from plexrl.cli.guarding import guarded
+from plexrl.errors import EngineError, JobFileError, StoreError
+
+
+def exit_of(error, *, is_json=False, on_stop=""):
+    console = Console(file=io.StringIO(), width=200)
+    with pytest.raises(typer.Exit) as caught, guarded(console, is_json=is_json, on_stop=on_stop):
+        raise error
+    return caught.value.exit_code, console.file.getvalue()
+
+
+@pytest.mark.parametrize(
+    ("error", "status"),
+    [
+        (JobFileError("job.yaml: [x] is wrong"), 2),
+        (UnknownNameError("no task is called [x]"), 2),
+        (StoreError("store [x] is foreign"), 2),
+        (EngineError("engine [x] died"), 1),
+        (KeyboardInterrupt(), 130),
+    ],
+)
+def test_errors_become_one_line_and_a_status(error, status):
+    found, text = exit_of(error)
+    assert found == status
+    assert len(text.splitlines()) == 1
+    assert str(error) in text
+
+
+def test_a_stop_says_how_to_go_on():
+    _, text = exit_of(KeyboardInterrupt(), on_stop="Go on with: plexrl resume here")
+    assert "what was committed is kept" in text
+    assert "plexrl resume here" in text
+
+
+def test_json_holds_the_error(capsys):
+    exit_of(JobFileError("job.yaml: x is wrong"), is_json=True)
+    assert json.loads(capsys.readouterr().out) == {
+        "error": {"kind": "job_file", "message": "job.yaml: x is wrong"}
+    }
+
+
+def test_bugs_are_not_dressed_up():
+    with pytest.raises(ZeroDivisionError), guarded(Console(file=io.StringIO()), is_json=False):
+        raise ZeroDivisionError
+
+
+def test_a_polite_kill_stops_as_cleanly():
+    before = signal.getsignal(signal.SIGTERM)
+    with pytest.raises(typer.Exit) as caught, guarded(Console(file=io.StringIO()), is_json=False):
+        os.kill(os.getpid(), signal.SIGTERM)
+    assert caught.value.exit_code == 130
+    assert signal.getsignal(signal.SIGTERM) is before

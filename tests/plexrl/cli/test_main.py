@@ -1,0 +1,95 @@
+"""The command as a person starts it, as far as nothing has to run for it."""
+
+import json
+
+import pytest
+import yaml
+from typer.testing import CliRunner
+
+import plexrl
+from plexrl.cli import base_model, main
+from plexrl.engines.tiny_model import random_base
+
+GOOD = {"model": "base", "task": "ascending", "iterations": 3}
+
+
+@pytest.fixture(autouse=True)
+def nothing_starts(monkeypatch, tmp_path):
+    def started(*_args, **_kwargs):
+        raise AssertionError("something was started")
+
+    monkeypatch.setattr(main, "LocalCluster", started)
+    monkeypatch.setattr(base_model, "tiny_base", started)
+    monkeypatch.chdir(tmp_path)
+
+
+def job_file(folder, **change):
+    path = folder / f"{change.get('name', 'job')}.yaml"
+    path.write_text(yaml.safe_dump({**GOOD, **change}), encoding="utf-8")
+    return str(path)
+
+
+def invoke(*words):
+    return CliRunner().invoke(main.app, [str(word) for word in words])
+
+
+def test_version():
+    assert invoke("version").output == f"{plexrl.__version__}\n"
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"iteratons": 1}, "did you mean 'iterations'"),
+        ({"task": "ascendng"}, "did you mean 'ascending'"),
+        ({"model": "nowhere"}, "no folder"),
+        ({"model": "empty"}, "config.json"),
+    ],
+)
+def test_bad_input_is_one_line_with_status_two(tmp_path, change, words):
+    (tmp_path / "empty").mkdir()
+    done = invoke("run", job_file(tmp_path, **change))
+    assert done.exit_code == 2
+    assert done.stdout == ""
+    assert len(done.stderr.splitlines()) == 1
+    assert words in done.stderr
+    assert not (tmp_path / "plexrl-output").exists()
+    assert not (tmp_path / "plexrl-store").exists()
+
+
+def test_two_jobs_of_one_name(tmp_path):
+    (tmp_path / "more").mkdir()
+    done = invoke(
+        "run", job_file(tmp_path, name="x"), job_file(tmp_path / "more", name="x", model="../base")
+    )
+    assert done.exit_code == 2
+    assert "a name of its own" in done.stderr
+
+
+@pytest.mark.slow
+def test_a_cycle_in_a_pipeline_is_bad_input(tmp_path):
+    random_base(str(tmp_path / "base"), 0)
+    (tmp_path / "mine.py").write_text(
+        "def pipeline(it):\n    return it.actor.generate(it.prompts)\n"
+    )
+    done = invoke("run", job_file(tmp_path, pipeline="mine.py:pipeline"))
+    assert done.exit_code == 2
+    assert "train" in done.stderr
+
+
+def test_json_errors_are_json(tmp_path):
+    done = invoke("run", "--json", tmp_path / "nope.yaml")
+    assert done.exit_code == 2
+    assert json.loads(done.stdout)["error"]["kind"] == "job_file"
+
+
+@pytest.mark.parametrize("words", [("resume",), ("store", "ls"), ("store", "check")])
+def test_a_folder_that_is_no_store(tmp_path, words):
+    done = invoke(*words, tmp_path / "nowhere")
+    assert done.exit_code == 2
+    assert "nowhere" in done.stderr
+
+
+def test_an_unknown_option_is_bad_input():
+    assert invoke("demo", "--iteration", "3").exit_code == 2
+    assert invoke("demo", "--iterations", "0").exit_code == 2
