@@ -7,12 +7,14 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from dask.delayed import Delayed
+
 from dataflow.calls import VersionToken
 from dataflow.errors import PipelineError
 from dataflow.inspect import critical_path, graph_of, llm_nodes
 from dataflow.iteration import RESERVED_NAMES, build_iteration
 from dataflow.jobs import JobSpec
-from dataflow.stepping import Compute, PipelineRun
+from dataflow.stepping import Compute, PipelineRun, Step
 
 WAIT_PREFIX = "wait:"
 """Prefix of hints that state the seconds without a group after an op."""
@@ -31,6 +33,29 @@ class PlannedOp:
     """Expected seconds under a lease; None if the job does not say."""
     wait_hint_s: float | None
     """Expected seconds without a group after it (tools, judges); None if the job does not say."""
+
+
+def first_step(job: JobSpec) -> Step:
+    """Build a job's first iteration on placeholder tokens, up to the first value it needs.
+
+    Raises
+    ------
+    PipelineError
+        The pipeline is wrong.
+    DataError
+        The prompt source is unusable.
+    """
+    tokens = {name: VersionToken(job.name, name, 0, "") for name in job.models}
+    iteration = build_iteration(job, 0, cursor=0, tokens=tokens, versions=dict.fromkeys(tokens, 0))
+    run = PipelineRun(job, iteration)
+    step = run.start()
+    run.close()
+    return step
+
+
+def nodes_of(step: Step) -> tuple[Delayed, ...]:
+    """Nodes that a step asks for."""
+    return (step.node,) if isinstance(step, Compute) else step.outputs
 
 
 def check_job(job: JobSpec) -> tuple[PlannedOp, ...]:
@@ -57,12 +82,8 @@ def check_job(job: JobSpec) -> tuple[PlannedOp, ...]:
     _check_names(job)
     _check_numbers(job)
     _check_hints(job)
-    tokens = {name: VersionToken(job.name, name, 0, "") for name in job.models}
-    iteration = build_iteration(job, 0, cursor=0, tokens=tokens, versions=dict.fromkeys(tokens, 0))
-    run = PipelineRun(job, iteration)
-    step = run.start()
-    run.close()
-    graph = graph_of(step.node if isinstance(step, Compute) else step.outputs)
+    step = first_step(job)
+    graph = graph_of(nodes_of(step))
     path = critical_path(graph).nodes
     ops = [str(graph.nodes[name]["op"]) for name in llm_nodes(graph, path)]
     built = {str(graph.nodes[name]["op"]) for name in llm_nodes(graph)}

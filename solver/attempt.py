@@ -15,7 +15,7 @@ from solver.verify import verify
 OnIncumbent = Callable[[Incumbent], None]
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class Attempt:
     """One call of `plan` under way."""
 

@@ -37,6 +37,8 @@ app = typer.Typer(
 store_app = typer.Typer(help="Look into a store.", no_args_is_help=True)
 app.add_typer(store_app, name="store")
 
+_PLAIN_WIDTH = 100
+
 Json = Annotated[
     bool, typer.Option("--json", help="Print one JSON object on standard output, nothing else.")
 ]
@@ -189,7 +191,8 @@ def _show(report: Report, folder: OutputFolder, *, is_json: bool) -> None:
     if is_json:
         _print_json({**report.to_json(), "output": str(folder.path)})
     else:
-        console = Console()
+        # A file or a pipe has no width of its own.
+        console = Console(width=None if sys.stdout.isatty() else _PLAIN_WIDTH)
         console.print(render(report))
         console.print(f"results  {folder.path}", highlight=False, soft_wrap=True)
     if not report.is_good:

@@ -15,7 +15,11 @@ _FASTEST_FIRST = tuple(Tier)
 
 @dataclass(frozen=True, slots=True)
 class Stretch:
-    """What happened to some jobs; times in seconds on the cluster's clock."""
+    """The iterations of some jobs; times in seconds on the cluster's clock.
+
+    It begins when the first function of an iteration is ready: what comes before, the start of an
+    engine and the reading of a model, happens once in the life of a group, whoever comes first.
+    """
 
     leases: tuple[LeaseRecord, ...]
     iterations: tuple[IterationRecord, ...]
@@ -26,7 +30,7 @@ class Stretch:
 
     @property
     def started_s(self) -> float:
-        """When the first function was ready: models are attached and engines are up by then."""
+        """When the first function was ready."""
         return min((lease.ready_s for lease in self.leases), default=0.0)
 
     @property
@@ -67,7 +71,8 @@ def cut(
     """The stretch of some jobs."""
     wanted = set(jobs)
     return Stretch(
-        leases=tuple(lease for lease in leases if lease.job in wanted),
+        # Attaching and exporting a model belong to no iteration.
+        leases=tuple(r for r in leases if r.job in wanted and r.iteration >= 0),
         iterations=tuple(record for record in iterations if record.job in wanted),
         num_groups=num_groups,
         traffic=traffic,

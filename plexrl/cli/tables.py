@@ -10,6 +10,8 @@ from rich.text import Text
 from plexrl.cli.live import megabytes
 from plexrl.cli.report import BASELINE, JobRow, Report, Total
 
+VERIFIED = "verified by"
+
 _HASH_LENGTH = 12
 """Characters of a SHA-256 that a table shows; the JSON has all 64."""
 
@@ -25,14 +27,21 @@ def render(report: Report) -> RenderableType:
 def _table(title: str, *columns: str, left: int = 1) -> Table:
     table = Table(title=title, title_justify="left", title_style="bold", box=None, pad_edge=False)
     for place, name in enumerate(columns):
-        table.add_column(name, justify="left" if place < left else "right", header_style="dim")
+        # Words may wrap, numbers may not.
+        table.add_column(
+            name,
+            justify="left" if place < left else "right",
+            header_style="dim",
+            no_wrap=name != VERIFIED,
+        )
     return table
 
 
 def _jobs(report: Report) -> Table:
     has_alone = report.alone is not None
-    both = ("iteration alone", "shared", "slowdown", "limit") if has_alone else ("iteration",)
-    table = _table("Jobs", "job", "iterations", "reward", *both, "group held")
+    both = ("alone", "shared", "slowdown", "limit") if has_alone else ("iteration",)
+    title = "Jobs, and how long one of their iterations takes"
+    table = _table(title, "job", "done", "reward", *both, "held")
     for row in report.jobs:
         times: list[RenderableType] = [_seconds(row.iteration_s_shared)]
         if has_alone:
@@ -50,13 +59,11 @@ def _jobs(report: Report) -> Table:
 
 def _weights(report: Report) -> Table:
     if report.alone is None:
-        table = _table("Final weights", "job", "SHA-256", "verified by", left=3)
+        table = _table("Final weights", "job", "SHA-256", VERIFIED, left=3)
         for row in report.jobs:
             table.add_row(row.name, row.weights_sha256_shared[:_HASH_LENGTH], row.description)
         return table
-    table = _table(
-        "Final weights", "job", "alone", "shared", "bit-identical", "verified by", left=5
-    )
+    table = _table("Final weights", "job", "alone", "shared", "bit-identical", VERIFIED, left=5)
     for row in report.jobs:
         table.add_row(
             row.name,

@@ -225,6 +225,10 @@ class EngineProcess:
                 f"engine process {self.pid} of {self.source.folder!r} died during {what} "
                 f"({self._exit_text()}){self._log_tail()}"
             ) from error
+        except BaseException:
+            # The reply to an interrupted call would be taken for that of the next one.
+            self._process.kill()
+            raise
         assert isinstance(reply, Reply)
         if reply.error is not None:
             raise reply.error

@@ -15,8 +15,9 @@ from distributed import Client
 
 from dataflow.annotations import ANNOTATION, annotation_of
 from dataflow.calls import Exported, ExportOptions, LLMCall, run_call
-from dataflow.checking import check_job
+from dataflow.checking import check_job, first_step, nodes_of
 from dataflow.errors import DataflowError
+from dataflow.inspect import draw
 from dataflow.jobs import JobSpec
 from dataflow.keys import node_key
 from dataflow.phases import Phase
@@ -136,24 +137,25 @@ class Run:
         """End the job; what it committed stays."""
         self._cluster.call(messages.CANCEL, job=self.name)
 
-    def graph(self, path: str | Path | None = None) -> str:
-        """Draw the graph of an iteration.
+    def graph(self, path: str | Path | None = None) -> Path:
+        """Draw the graph of an iteration; of one that depends on data, its first part.
 
         Parameters
         ----------
         path
-            File to write; by default nothing is written.
+            File to write, ``.svg`` or ``.html``; by default ``<job>-graph.svg``.
 
         Returns
         -------
-        str
-            The drawing, as text.
+        Path
+            The file.
         """
         if self._spec is None:
             raise JobError(
                 f"job {self.name!r} was submitted by another client; draw it where its spec is"
             )
-        raise NotImplementedError
+        target = Path(f"{self.name}-graph.svg") if path is None else path
+        return draw(nodes_of(first_step(self._spec)), target, f"One iteration of {self.name}")
 
 
 class Cluster:

@@ -81,7 +81,7 @@ class _ServiceHost:
         self._engines = engines
         self._state = state
         self._pool = ThreadPoolExecutor(1, thread_name_prefix="plexrl-background")
-        self._store = ZarrStore(states_folder(state.store), durable=state.is_synced)
+        self._store = ZarrStore(states_folder(state.store), durable=state.is_synced, shared=True)
         self._service = GroupService(
             group,
             states=StateManager(

@@ -10,6 +10,13 @@ def test_a_stretch_holds_only_its_jobs():
     assert {record.job for record in (*found.leases, *found.iterations)} == {"b"}
 
 
+def test_attaching_a_model_belongs_to_no_stretch():
+    attach = lease(op="actor.sync.0", iteration=-1, ready=0.0, started=0.0, ended=9.0)
+    found = cut([attach, lease(ready=9.5)], [], ["a"], num_groups=1)
+    assert found.started_s == 9.5
+    assert len(found.leases) == 1
+
+
 def test_reserved_time_counts_idle_time_and_every_group():
     found = cut(
         [lease(ready=1.0, started=1.0, ended=2.0, swap_s=0.25), lease(ready=4, started=4, ended=5)],
