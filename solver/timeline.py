@@ -7,11 +7,12 @@ they fit. The shortest conceivable cycle is tried first, in several orders of th
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import permutations
 
-from solver.bounds import cycle_floor_ticks
+from solver.bounds import cycle_floor_ticks, cycle_limit_ticks
 from solver.errors import PlanError
 from solver.plan import Plan, Timeline, Timing
 from solver.problem import Job, Problem
@@ -22,6 +23,9 @@ MAX_PERMUTED_JOBS = 4
 """Up to this many jobs all orders are tried (24); above, a handful of sorted ones."""
 NUM_BISECTIONS = 10
 """Cycle lengths tried between the floor and the linear-time timeline: within 0.1 % of the range."""
+
+NUM_ROUNDS = 4
+"""Rounds of the cycle laid out for fitting: a loop begins in the first and closes by the third."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,17 +50,20 @@ class _Loop:
 
 
 def greedy_timeline(group: str, jobs: Sequence[Job]) -> Timeline:
-    """Build a valid timeline with a short cycle; slowdown limits are for the caller to check.
+    """Build a valid timeline with a short cycle, within the slowdown limits if that is found.
 
-    Deterministic. It is optimal where its cycle equals `bounds.cycle_floor_ticks`.
+    Deterministic. It is optimal where its cycle equals `bounds.cycle_floor_ticks`; the caller
+    checks the limits.
     """
     if len(jobs) == 1:
         return _alone(group, jobs[0])
     loops = [_loop(job) for job in jobs]
     best_cycle, best = _in_rounds(loops)
-    if sum(len(loop.blocks) for loop in loops) <= MAX_FITTED_BLOCKS:
-        low = cycle_floor_ticks(jobs)
-        cycle = low
+    if _may_fit(loops):
+        limit = cycle_limit_ticks(jobs)
+        if best_cycle > limit and (found := _fit_any_order(loops, limit)) is not None:
+            best_cycle, best = limit, found
+        cycle = low = cycle_floor_ticks(jobs)
         for _ in range(NUM_BISECTIONS):
             if cycle >= best_cycle:
                 break
@@ -67,6 +74,21 @@ def greedy_timeline(group: str, jobs: Sequence[Job]) -> Timeline:
                 best_cycle, best = cycle, found
             cycle = (low + best_cycle) // 2
     return _timeline(group, best_cycle, loops, best)
+
+
+def keeps_limits(jobs: Sequence[Job]) -> bool:
+    """Whether `greedy_timeline` keeps the slowdown limits of these jobs, found out faster."""
+    if len(jobs) == 1:
+        return True
+    limit = cycle_limit_ticks(jobs)
+    loops = [_loop(job) for job in jobs]
+    if _in_rounds(loops)[0] <= limit:
+        return True
+    return _may_fit(loops) and _fit_any_order(loops, limit) is not None
+
+
+def _may_fit(loops: Sequence[_Loop]) -> bool:
+    return sum(len(loop.blocks) for loop in loops) <= MAX_FITTED_BLOCKS
 
 
 def plan_of(problem: Problem, timelines: Sequence[Timeline]) -> Plan:
@@ -185,25 +207,36 @@ def _fit_in_order(
 
 def _fit_loop(loop: _Loop, busy: Sequence[tuple[int, int]], cycle: int) -> list[int] | None:
     """Starts of a job's blocks with the least span, its first block right after another one."""
+    rounds = sorted(
+        (start + shift, end + shift)
+        for start, end in busy
+        for shift in range(-cycle, NUM_ROUNDS * cycle, cycle)
+    )
     best: list[int] | None = None
     for after in sorted({end % cycle for _, end in busy} or {0}):
-        starts: list[int] = []
-        earliest = after
-        for block in loop.blocks:
-            length = block.switch_ticks + block.duration_ticks
-            begin = _earliest_fit(busy, cycle, earliest, length)
-            if begin is None:
-                break
-            starts.append(begin + block.switch_ticks)
-            end = begin + length
-            following = loop.blocks[len(starts) % len(loop.blocks)]
-            earliest = max(end, end + block.wait_ticks - following.switch_ticks)
-        else:
-            span = end + block.wait_ticks - starts[0]
-            closes = earliest <= starts[0] - loop.blocks[0].switch_ticks + cycle
-            if closes and (best is None or span < _span(loop, best)):
-                best = starts
+        starts = _chain_from(after, loop, rounds, cycle)
+        if starts is not None and (best is None or _span(loop, starts) < _span(loop, best)):
+            best = starts
     return best
+
+
+def _chain_from(
+    after: int, loop: _Loop, rounds: Sequence[tuple[int, int]], cycle: int
+) -> list[int] | None:
+    """Starts of a job's blocks, each at the earliest, or None if the loop does not close."""
+    starts: list[int] = []
+    earliest = after
+    for block in loop.blocks:
+        length = block.switch_ticks + block.duration_ticks
+        begin = _earliest_fit(rounds, earliest, length)
+        if begin + length > after + 2 * cycle:
+            return None
+        starts.append(begin + block.switch_ticks)
+        end = begin + length
+        following = loop.blocks[len(starts) % len(loop.blocks)]
+        earliest = max(end, end + block.wait_ticks - following.switch_ticks)
+    closes = earliest <= starts[0] - loop.blocks[0].switch_ticks + cycle
+    return starts if closes else None
 
 
 def _span(loop: _Loop, starts: Sequence[int]) -> int:
@@ -211,26 +244,15 @@ def _span(loop: _Loop, starts: Sequence[int]) -> int:
     return starts[-1] + last.duration_ticks + last.wait_ticks - starts[0]
 
 
-def _earliest_fit(
-    busy: Sequence[tuple[int, int]], cycle: int, earliest: int, length: int
-) -> int | None:
-    """First tick from `earliest` on at which `length` ticks are free, round after round."""
+def _earliest_fit(rounds: Sequence[tuple[int, int]], earliest: int, length: int) -> int:
+    """First tick from `earliest` on with `length` free ticks between the sorted occupations."""
     begin = earliest
-    while begin < earliest + cycle:
-        base = begin - begin % cycle
-        blocked_until = max(
-            (
-                end + shift
-                for start, end in busy
-                for shift in (base - cycle, base, base + cycle)
-                if start + shift < begin + length and begin < end + shift
-            ),
-            default=None,
-        )
-        if blocked_until is None:
-            return begin if length <= cycle else None
-        begin = blocked_until
-    return None
+    first = bisect_left(rounds, (earliest, 0))
+    for start, end in rounds[max(first - 1, 0) :]:
+        if start >= begin + length:
+            break
+        begin = max(begin, end)
+    return begin
 
 
 def _timeline(

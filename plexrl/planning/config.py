@@ -1,26 +1,54 @@
-"""Settings of the planning loop."""
+"""How often and how hard the planner works."""
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
+
+from plexrl.errors import ConfigError
 
 
 @dataclass(frozen=True, slots=True)
 class PlanningConfig:
-    """When to plan, how long a solve may take, and how the dispatch rule follows a plan."""
+    """Settings of the planning loop.
+
+    Raises
+    ------
+    ConfigError
+        A value is out of range.
+    """
 
     period_s: float = 10.0
-    """Seconds between solves where nothing happened: profiles drift slowly."""
-    budget_s: float = 5.0
-    """Seconds a solve may take; it runs aside, on a plan that is in force."""
+    """Longest time between two solves while jobs run: profiles of a few iterations old still
+    describe the jobs."""
+    budget_s: float = 2.0
+    """Seconds a solve may take: two to six jobs need milliseconds, the start of the solver's
+    process about a second."""
     drift_fraction: float = 0.25
-    """Change of a phase's median against the plan's that calls for a new one: below it the order
-    of a cycle hardly changes."""
-    slack: float = 0.5
-    """Part of the planned op's duration that a backfilled one may end after its arrival."""
-    overdue: float = 0.15
-    """Part of its expected arrival by which a planned op may be late before others go first."""
-    max_jobs: int = 8
-    """Jobs that may share a group."""
+    """Relative change of an op's length against the plan that calls for a new one: below it the
+    order hardly ever changes."""
+    slack: float = 0.1
+    """`PlanOrderWithBackfill.slack`."""
+    overdue: float = 0.3
+    """`PlanOrderWithBackfill.overdue`."""
     seed: int = 0
-    """Seed of the solver: same input, same plan."""
+    """Of the solver: the same problem and seed give the same plan."""
+
+    def __post_init__(self) -> None:
+        for name, is_zero_allowed in (
+            ("period_s", False),
+            ("budget_s", True),
+            ("drift_fraction", False),
+            ("slack", True),
+            ("overdue", True),
+        ):
+            value = getattr(self, name)
+            is_number = isinstance(value, int | float) and not isinstance(value, bool)
+            if not is_number or not math.isfinite(value) or value < 0:
+                raise ConfigError(
+                    f"planning.{name} is {value!r}; give a finite number of at least 0"
+                )
+            if value == 0 and not is_zero_allowed:
+                raise ConfigError(f"planning.{name} is 0; give a number above 0")
+        if not isinstance(self.seed, int) or isinstance(self.seed, bool) or self.seed < 0:
+            raise ConfigError(f"planning.seed is {self.seed!r}; give a whole number of at least 0")

@@ -9,13 +9,16 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
-from solver.bounds import cycle_limit_ticks, least_switch_ticks, may_use
+from solver.bounds import least_switch_ticks, may_use
 from solver.plan import Plan, Timeline
 from solver.problem import Group, Job, Problem
-from solver.timeline import greedy_timeline, plan_of
+from solver.timeline import greedy_timeline, keeps_limits, plan_of
 
 MAX_RETRIED_JOBS = 200
 """Up to this many jobs several orders are tried and the cheapest plan serves."""
+
+MAX_CHECKED_JOBS = 2_000
+"""Up to this many jobs each addition to a group may be checked with a timeline."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +34,8 @@ class Bin:
     chain_ticks: int = 0
     limit_ticks: int | None = None
     """Longest cycle all jobs here allow."""
+    forbidden: frozenset[str] = frozenset()
+    """Jobs that some job here forbids."""
     floor_ticks: int = 0
     """Shortest conceivable cycle of the jobs here (`bounds.cycle_floor_ticks`)."""
 
@@ -51,9 +56,13 @@ class Bin:
         floor = max(load, self.chain_ticks, job.alone_ticks)
         if floor > job.limit_ticks or (self.limit_ticks is not None and floor > self.limit_ticks):
             return None
-        if any(other.id in job.forbids or job.id in other.forbids for other in self.jobs):
+        if job.id in self.forbidden or any(other.id in job.forbids for other in self._named(job)):
             return None
         return floor
+
+    def _named(self, job: Job) -> tuple[Job, ...]:
+        """The jobs here that a job might forbid: none, nearly always."""
+        return self.jobs if job.forbids else ()
 
     def with_job(self, job: Job, floor_ticks: int) -> Bin:
         """The group with one more job."""
@@ -66,6 +75,7 @@ class Bin:
             switch_ticks=self.switch_ticks + least_switch_ticks(job),
             chain_ticks=max(self.chain_ticks, job.alone_ticks),
             limit_ticks=limit if self.limit_ticks is None else min(limit, self.limit_ticks),
+            forbidden=self.forbidden.union(job.forbids) if job.forbids else self.forbidden,
             floor_ticks=floor_ticks,
         )
 
@@ -117,20 +127,33 @@ def _less(values: tuple[int, ...]) -> tuple[int, ...]:
 
 
 def _place(problem: Problem, order: Sequence[Job]) -> tuple[Timeline, ...] | None:
+    """Timelines of the jobs placed in this order; best fit may go by the floors alone if their
+    timelines turn out to keep the limits, and is checked job by job only if they do not.
+    """
+    for is_careful in (False, True):
+        if is_careful and len(order) > MAX_CHECKED_JOBS:
+            break
+        bins = _fill(problem, order, is_careful=is_careful)
+        if bins is None:
+            return None
+        used = [here for here in bins if here.jobs]
+        if is_careful or all(keeps_limits(here.jobs) for here in used):
+            return tuple(greedy_timeline(here.group.id, here.jobs) for here in used)
+    return None
+
+
+def _fill(problem: Problem, order: Sequence[Job], *, is_careful: bool) -> list[Bin] | None:
     bins = [Bin.empty(group) for group in problem.groups]
-    timelines: dict[str, Timeline] = {}
     current = problem.current or {}
     for job in order:
         for cost, index in _candidates(bins, job, current.get(job.id)):
             here = bins[index]
-            timeline = greedy_timeline(here.group.id, [*here.jobs, job])
-            if timeline.cycle_ticks <= cycle_limit_ticks([*here.jobs, job]):
+            if not is_careful or keeps_limits([*here.jobs, job]):
                 bins[index] = here.with_job(job, cost // here.group.price)
-                timelines[here.group.id] = timeline
                 break
         else:
             return None
-    return tuple(timelines[group.id] for group in problem.groups if group.id in timelines)
+    return bins
 
 
 def _candidates(bins: Sequence[Bin], job: Job, current: str | None) -> list[tuple[int, int]]:

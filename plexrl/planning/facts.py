@@ -1,0 +1,62 @@
+"""What the planner is told about jobs and groups when they arrive."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from plexrl.errors import JobError
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedJob:
+    """A job as the planner sees it.
+
+    Raises
+    ------
+    JobError
+        A value makes no sense.
+    """
+
+    name: str
+    ops: tuple[tuple[str, float, float], ...] = ()
+    """Hints, in the order of the iteration: ``(op, seconds of its lease, seconds without a group
+    after it)``. They serve until the ops were measured; without them the job is planned once its
+    first iteration is over."""
+    memory_bytes: int = 0
+    """Memory its states take on its group."""
+    slowdown_limit: float = 2.0
+    """Largest allowed mean iteration time shared ÷ alone."""
+    weight: float = 1.0
+    """Importance beside other jobs; only ratios count."""
+
+    def __post_init__(self) -> None:
+        names = [op for op, _, _ in self.ops]
+        if len(set(names)) != len(names):
+            raise JobError(f"job {self.name!r} has hints for ops {names}; name each op once")
+        for op, duration_s, wait_s in self.ops:
+            if not (0 < duration_s < math.inf and 0 <= wait_s < math.inf):
+                raise JobError(
+                    f"job {self.name!r} hints {duration_s} s for op {op!r} and {wait_s} s after "
+                    "it; give finite seconds, above 0 for the op and at least 0 after it"
+                )
+        if self.memory_bytes < 0:
+            raise JobError(f"job {self.name!r} needs {self.memory_bytes} bytes; give at least 0")
+        if not 1 <= self.slowdown_limit < math.inf:
+            raise JobError(
+                f"job {self.name!r} has slowdown_limit={self.slowdown_limit}; give a finite number "
+                "of at least 1 (1: as fast as alone)"
+            )
+        if not 0 < self.weight < math.inf:
+            raise JobError(f"job {self.name!r} has weight={self.weight}; give a number above 0")
+
+
+@dataclass(frozen=True, slots=True)
+class GroupFacts:
+    """A group as the planner sees it."""
+
+    name: str
+    memory_bytes: int
+    """Memory for the states of the jobs placed on it."""
+    max_jobs: int | None = None
+    """Most jobs placed on it at once; None: no limit."""

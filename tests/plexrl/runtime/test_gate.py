@@ -1,0 +1,112 @@
+"""The gate against a real Dask scheduler: tasks are held, admitted, failed and kept apart."""
+
+import asyncio
+
+import dask
+import pytest
+from dask import delayed
+from distributed import get_worker
+from distributed.diagnostics.plugin import SchedulerPlugin
+
+from plexrl.errors import JobError
+from plexrl.runtime.gate import Gate, group_of
+
+
+class Holder(SchedulerPlugin):
+    """Holds annotated tasks until the test asks for them."""
+
+    name = "holder"
+
+    async def start(self, scheduler):
+        self.scheduler = scheduler
+        self.gate = Gate(scheduler)
+        self.addresses = {
+            group_of(ws.resources): address for address, ws in scheduler.workers.items()
+        }
+        self.gate.add_ordinary_worker(self.addresses[None])
+        self.events = {}
+        scheduler.handlers["holder"] = self.command
+
+    def update_graph(self, scheduler, *, tasks, annotations, **kwargs):
+        held = annotations.get("held", {})
+        for key in held:
+            self.gate.hold(key, "g")
+        self.gate.keep_off_groups(key for key in tasks if key not in held)
+
+    async def command(self, name, key, address="g"):
+        wanted = None if name == "gone" else "no-worker"
+        for _ in range(200):
+            if self.gate.state(key) == wanted:
+                break
+            await asyncio.sleep(0.01)
+        if name == "admit":
+            return self.gate.admit(key, self.addresses.get(address, address))
+        if name == "fail":
+            self.gate.fail(key, JobError("no such job"))
+        return self.gate.state(key)
+
+
+@pytest.fixture(scope="module")
+def client(dask_client):
+    dask_client.register_plugin(Holder())
+    return dask_client
+
+
+def command(client, name, key, **kwargs):
+    async def call():
+        return await client.scheduler.holder(name=name, key=key, **kwargs)
+
+    return client.sync(call)
+
+
+def where(*_inputs):
+    return group_of(get_worker().state.total_resources)
+
+
+def held(key, *inputs):
+    with dask.annotate(held=True):
+        return delayed(where, pure=False)(*inputs, dask_key_name=key)
+
+
+def test_a_held_task_waits_until_it_is_admitted_and_then_runs_on_its_group(client):
+    future = client.compute(held("h1"), optimize_graph=False)
+    assert command(client, "look", "h1") == "no-worker"
+    assert not future.done()
+    assert command(client, "admit", "h1") is True
+    assert future.result(timeout=10) == "g"
+
+
+def test_a_task_that_was_not_ready_or_has_no_worker_is_not_admitted(client):
+    assert command(client, "admit", "never-heard-of") is False
+    future = client.compute(held("h2"), optimize_graph=False)
+    assert command(client, "admit", "h2", address="tcp://127.0.0.1:1") is False
+    assert command(client, "look", "h2") == "no-worker"
+    assert command(client, "admit", "h2") is True
+    assert future.result(timeout=10) == "g"
+
+
+def test_ordinary_tasks_stay_off_the_group(client):
+    nodes = [delayed(where, pure=False)(dask_key_name=f"ordinary-{i}") for i in range(20)]
+    assert client.gather(client.compute(nodes, optimize_graph=False)) == [None] * 20
+
+
+def test_a_failed_task_takes_along_what_depends_on_it(client):
+    future = client.compute(delayed(where, pure=False)(held("h3"), dask_key_name="after-h3"))
+    command(client, "fail", "h3")
+    with pytest.raises(JobError, match="no such job"):
+        future.result(timeout=10)
+
+
+def test_a_held_task_can_be_cancelled(client):
+    future = client.compute(held("h4"), optimize_graph=False)
+    assert command(client, "look", "h4") == "no-worker"
+    future.release()
+    del future
+    assert command(client, "gone", "h4") is None
+
+
+@pytest.mark.parametrize(
+    ("resources", "group"), [({}, None), ({"GPU": 1}, None), ({"llm:a": 1, "GPU": 8}, "a")]
+)
+def test_resources_say_which_group_a_worker_owns(resources, group):
+    assert group_of(resources) == group
