@@ -8,6 +8,7 @@ from solver.explain import explain
 from solver.plan import Plan, Timeline, Timing
 from solver.planner import greedy, plan
 from solver.problem import Group, Job, Op, Problem
+from solver.recheck import Recheck, recheck
 from solver.result import Incumbent, Result, Source, Status
 from solver.verify import Verification, verify
 
@@ -24,6 +25,7 @@ __all__ = [
     "Problem",
     "ProblemError",
     "Proof",
+    "Recheck",
     "Result",
     "SolverError",
     "Source",
@@ -34,5 +36,6 @@ __all__ = [
     "explain",
     "greedy",
     "plan",
+    "recheck",
     "verify",
 ]

@@ -15,16 +15,23 @@ from solver.problem import MAX_BYTES, Group, Job, Problem
 
 MAX_NODES = 5_000
 """Placements looked at per question; a question that needs more stays unanswered."""
+MAX_SHRUNK_JOBS = 50
+"""Up to this many jobs the smallest set that cannot be served together is looked for."""
 MAX_NAMED_JOBS = 6
 """Jobs listed by name in a message."""
 
 
 def explain(problem: Problem) -> str:
-    """Say why a problem without a plan has none; "" if no reason was found within the effort."""
+    """Say why a problem without a plan has none; every reason is a proof.
+
+    "" if there is a placement, or if no reason was found within the effort.
+    """
     for job in problem.jobs:
         reason = _why_nowhere(problem, job)
         if reason:
             return reason
+    if len(problem.groups) > 1 and (reason := _why_not_all(problem)):
+        return reason
     culprits = _smallest_set(problem)
     if not culprits:
         return ""
@@ -46,7 +53,7 @@ def describe_bytes(amount: int) -> str:
 
 def describe_ticks(ticks: int) -> str:
     """Ticks as people write them: ``250 ms``, ``12.5 s``."""
-    return f"{ticks} ms" if ticks < 1000 else f"{ticks / 1000:.4g} s"
+    return f"{ticks} ms" if ticks < 1000 else f"{round(ticks / 1000, 2):g} s"
 
 
 def _why_nowhere(problem: Problem, job: Job) -> str:
@@ -72,6 +79,25 @@ def _why_nowhere(problem: Problem, job: Job) -> str:
     )
 
 
+def _why_not_all(problem: Problem) -> str:
+    """What all groups together cannot give all jobs."""
+    have = sum(group.memory_bytes for group in problem.groups)
+    need = sum(job.memory_bytes for job in problem.jobs)
+    if need > have:
+        return (
+            f"the {len(problem.jobs)} jobs need {describe_bytes(need)} together; "
+            f"the {len(problem.groups)} groups have {describe_bytes(have)}"
+        )
+    # Rounded down per job, so that more than there is means more than there is.
+    permille = sum(1000 * job.busy_ticks // job.limit_ticks for job in problem.jobs)
+    if permille > 1000 * len(problem.groups):
+        return (
+            f"the {len(problem.jobs)} jobs need the time of {permille / 1000:g} groups to keep "
+            f"their slowdown limits; there are {len(problem.groups)}"
+        )
+    return ""
+
+
 def _only(problem: Problem, jobs: Sequence[Job]) -> Problem:
     """The problem with these jobs alone."""
     ids = {job.id for job in jobs}
@@ -89,8 +115,12 @@ def _is_impossible(problem: Problem) -> bool:
 def _smallest_set(problem: Problem) -> tuple[Job, ...]:
     """Jobs that cannot be served together, though they can once any of them leaves."""
     jobs = problem.jobs
+    if len(problem.groups) > 1 and len(jobs) > MAX_SHRUNK_JOBS:
+        return ()
     if not _is_impossible(problem):
         return ()
+    if len(jobs) > MAX_SHRUNK_JOBS:
+        return jobs
     for job in jobs:
         rest = tuple(other for other in jobs if other.id != job.id)
         if rest and len(rest) < len(jobs) and _is_impossible(_only(problem, rest)):

@@ -81,9 +81,11 @@ def plan(
     problem = _with_current(problem, previous)
     attempt = Attempt(problem, began, began + budget_s, on_incumbent)
     search = _place(attempt, previous)
-    if attempt.best is None and search is not None and search.placed is None and search.is_complete:
-        attempt.reasons.append(explain(problem) or "no placement keeps every requirement")
-        return attempt.end(Status.INFEASIBLE)
+    if attempt.best is None and (search is None or search.placed is None):
+        reason = explain(problem)
+        if reason or (search is not None and search.is_complete):
+            attempt.reasons.append(reason or "no placement keeps every requirement")
+            return attempt.end(Status.INFEASIBLE)
     attempt.bounds.extend(simple_bounds(problem))
     if (
         search is not None

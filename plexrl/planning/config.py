@@ -21,9 +21,9 @@ class PlanningConfig:
     period_s: float = 10.0
     """Longest time between two solves while jobs run: profiles of a few iterations old still
     describe the jobs."""
-    budget_s: float = 2.0
+    budget_s: float = 5.0
     """Seconds a solve may take: two to six jobs need milliseconds, the start of the solver's
-    process about a second."""
+    process about a second on an idle machine and several on a busy one."""
     drift_fraction: float = 0.25
     """Relative change of an op's length against the plan that calls for a new one: below it the
     order hardly ever changes."""
@@ -31,6 +31,8 @@ class PlanningConfig:
     """`PlanOrderWithBackfill.slack`."""
     overdue: float = 0.3
     """`PlanOrderWithBackfill.overdue`."""
+    max_jobs: int = 8
+    """Most jobs placed on one group: with more, iterations wait longer than they run."""
     seed: int = 0
     """Of the solver: the same problem and seed give the same plan."""
 
@@ -46,9 +48,13 @@ class PlanningConfig:
             is_number = isinstance(value, int | float) and not isinstance(value, bool)
             if not is_number or not math.isfinite(value) or value < 0:
                 raise ConfigError(
-                    f"planning.{name} is {value!r}; give a finite number of at least 0"
+                    f"plexrl.planning.{name} is {value!r}; give a finite number of at least 0"
                 )
             if value == 0 and not is_zero_allowed:
-                raise ConfigError(f"planning.{name} is 0; give a number above 0")
-        if not isinstance(self.seed, int) or isinstance(self.seed, bool) or self.seed < 0:
-            raise ConfigError(f"planning.seed is {self.seed!r}; give a whole number of at least 0")
+                raise ConfigError(f"plexrl.planning.{name} is 0; give a number above 0")
+        for name, least in (("max_jobs", 1), ("seed", 0)):
+            value = getattr(self, name)
+            if not isinstance(value, int) or isinstance(value, bool) or value < least:
+                raise ConfigError(
+                    f"plexrl.planning.{name} is {value!r}; give a whole number of at least {least}"
+                )

@@ -19,10 +19,10 @@ class PlannedJob:
     """
 
     name: str
-    ops: tuple[tuple[str, float, float], ...] = ()
+    ops: tuple[tuple[str, float | None, float | None], ...] = ()
     """Hints, in the order of the iteration: ``(op, seconds of its lease, seconds without a group
-    after it)``. They serve until the ops were measured; without them the job is planned once its
-    first iteration is over."""
+    after it)``, None where unknown. They serve until the ops were measured; a job without them is
+    planned once its first iteration is over."""
     memory_bytes: int = 0
     """Memory its states take on its group."""
     slowdown_limit: float = 2.0
@@ -35,7 +35,8 @@ class PlannedJob:
         if len(set(names)) != len(names):
             raise JobError(f"job {self.name!r} has hints for ops {names}; name each op once")
         for op, duration_s, wait_s in self.ops:
-            if not (0 < duration_s < math.inf and 0 <= wait_s < math.inf):
+            is_sensible = duration_s is None or 0 < duration_s < math.inf
+            if not is_sensible or not (wait_s is None or 0 <= wait_s < math.inf):
                 raise JobError(
                     f"job {self.name!r} hints {duration_s} s for op {op!r} and {wait_s} s after "
                     "it; give finite seconds, above 0 for the op and at least 0 after it"

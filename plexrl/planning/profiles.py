@@ -29,6 +29,11 @@ class Quantiles:
         self._samples.append(sample)
         self.num_seen += 1
 
+    @property
+    def last(self) -> float | None:
+        """Newest sample."""
+        return self._samples[-1] if self._samples else None
+
     def quantile(self, share: float) -> float | None:
         """Value that `share` of the samples do not exceed, interpolated; None without samples."""
         ordered = sorted(self._samples)
@@ -46,6 +51,8 @@ class OpProfile:
 
     busy: Quantiles = field(default_factory=Quantiles)
     """Lease without swap."""
+    held: Quantiles = field(default_factory=Quantiles)
+    """Lease, swap included."""
     swap: Quantiles = field(default_factory=Quantiles)
     """Swaps, of the leases that had one."""
     wait: Quantiles = field(default_factory=Quantiles)
@@ -99,6 +106,7 @@ class JobProfile:
             return
         profile = self._ops.setdefault(record.op, OpProfile())
         profile.busy.add(max(record.busy_s, 0.0))
+        profile.held.add(max(record.held_s, 0.0))
         if record.swap_s > 0:
             profile.swap.add(record.swap_s)
         if last is not None:
@@ -110,9 +118,9 @@ class JobProfile:
     def estimate(self, op: str) -> OpEstimate | None:
         """What is expected of the op; None if it has neither hint nor measurement."""
         profile = self._ops.get(op, OpProfile())
-        hint = self._hints.get(op)
-        busy_s = _blend(profile.busy, None if hint is None else hint[0])
-        wait_s = _blend(profile.wait, None if hint is None else hint[1])
+        duration_hint_s, wait_hint_s = self._hints.get(op, (None, None))
+        busy_s = _blend(profile.busy, duration_hint_s)
+        wait_s = _blend(profile.wait, wait_hint_s)
         if busy_s is None:
             return None
         return OpEstimate(
@@ -128,6 +136,10 @@ class JobProfile:
         found = [self.estimate(op) for op in self.sequence]
         known = tuple(estimate for estimate in found if estimate is not None)
         return known if len(known) == len(found) else ()
+
+    def held_s(self, op: str) -> float | None:
+        """Expected length of the op's lease, swap included; None if nothing is known."""
+        return _blend(self._ops.get(op, OpProfile()).held, self._hints.get(op, (None, None))[0])
 
     def quantile(self, op: str, share: float) -> float | None:
         """Quantile of the measured lease lengths of an op without swaps, in seconds."""

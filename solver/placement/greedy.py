@@ -127,8 +127,10 @@ def _less(values: tuple[int, ...]) -> tuple[int, ...]:
 
 
 def _place(problem: Problem, order: Sequence[Job]) -> tuple[Timeline, ...] | None:
-    """Timelines of the jobs placed in this order; best fit may go by the floors alone if their
-    timelines turn out to keep the limits, and is checked job by job only if they do not.
+    """Timelines of the jobs placed in this order.
+
+    Best fit goes by the floors alone first, and checks each job's timeline only if some group's
+    turns out not to keep the limits.
     """
     for is_careful in (False, True):
         if is_careful and len(order) > MAX_CHECKED_JOBS:

@@ -48,6 +48,8 @@ def search_placement(problem: Problem, *, max_nodes: int = MAX_NODES) -> Search:
     Every requirement but the existence of a timeline is kept; deterministic. Among equals jobs
     rather stay where they are.
     """
+    if len(problem.groups) == 1:
+        return _only_choice(problem)
     current = problem.current or {}
     state = _State(
         jobs=sorted(
@@ -61,6 +63,16 @@ def search_placement(problem: Problem, *, max_nodes: int = MAX_NODES) -> Search:
     )
     _extend(state, 0, 0)
     return Search(state.best, state.best_ticks, state.nodes <= max_nodes)
+
+
+def _only_choice(problem: Problem) -> Search:
+    here = Bin.empty(problem.groups[0])
+    for job in problem.jobs:
+        floor = here.floor_with(job)
+        if floor is None:
+            return Search(None, None, is_complete=True)
+        here = here.with_job(job, floor)
+    return Search({here.group.id: here.jobs}, here.group.price * here.floor_ticks, is_complete=True)
 
 
 def _kinds(problem: Problem) -> list[tuple[object, ...]]:

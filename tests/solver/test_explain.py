@@ -3,7 +3,7 @@ from dataclasses import replace
 import pytest
 
 from solver.explain import describe_bytes, describe_ticks, explain
-from solver.problem import Group, Problem
+from solver.problem import Group, Job, Problem
 from tests.solver.instances import job, one_group, three_loops
 
 
@@ -59,6 +59,32 @@ def test_a_job_too_slow_for_another_is_named():
 def test_a_forbidden_pair_on_the_only_group_is_named():
     problem = one_group(job("a", (1, 0, 0), forbids=("b",)), job("b", (1, 0, 0)))
     assert explain(problem) == "jobs a and b must not share a group; there is only g"
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (
+            {"memory_bytes": 99},
+            "the 3 jobs need 297 bytes together; the 2 groups have 200 bytes",
+        ),
+        (
+            {"slowdown_limit_permille": 1000, "ops": job("x", (9, 1, 0)).ops},
+            "the 3 jobs need the time of 2.7 groups to keep their slowdown limits; there are 2",
+        ),
+    ],
+)
+def test_what_all_groups_together_cannot_give_is_named(change, message):
+    jobs = tuple(replace(j, **change) for j in three_loops())
+    assert explain(Problem((Group("g", 100), Group("h", 100)), jobs)) == message
+
+
+def test_ten_thousand_jobs_on_one_group_get_an_answer_at_once():
+    ops = job("x", (1000, 1000, 10)).ops
+    jobs = tuple(Job(f"j{i}", ops, 0, 2000) for i in range(10_000))
+    assert explain(Problem((Group("g", 1),), jobs)).startswith(
+        "jobs j0, j1, j2, j3, j4, j5 and 9994 more keep group g busy for 10100 s"
+    )
 
 
 @pytest.mark.parametrize(

@@ -27,7 +27,7 @@ class Holder(SchedulerPlugin):
         self.events = {}
         scheduler.handlers["holder"] = self.command
 
-    def update_graph(self, scheduler, *, tasks, annotations, **kwargs):
+    def update_graph(self, _scheduler, *, tasks, annotations, **_kwargs):
         held = annotations.get("held", {})
         for key in held:
             self.gate.hold(key, "g")

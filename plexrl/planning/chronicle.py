@@ -1,0 +1,104 @@
+"""What was planned when, why, and what came of it."""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass, field
+
+from plexrl.planning.proposals import Proposal
+from solver.dispatch.events import TICKS_PER_S
+
+MAX_SOLVES = 512
+"""Solves remembered: at the usual period more than an hour."""
+
+
+@dataclass(slots=True)
+class Actual:
+    """Iterations of one job under one plan."""
+
+    num: int = 0
+    total_s: float = 0.0
+
+    def to_json(self) -> dict[str, object]:
+        """The count and the mean as JSON types."""
+        return {"iterations": self.num, "mean_s": self.total_s / self.num if self.num else None}
+
+
+@dataclass(slots=True)
+class Solve:
+    """One adopted proposal and the iterations that ended while it was in force."""
+
+    proposal: Proposal
+    adopted_s: float
+    actual: dict[str, Actual] = field(default_factory=dict)
+
+    def to_json(self) -> dict[str, object]:
+        """The solve as JSON types."""
+        proposal, plan = self.proposal, self.proposal.plan
+        predicted: dict[str, float] = {}
+        if plan is not None:
+            cycles = {entry.group: entry.cycle_ticks / TICKS_PER_S for entry in plan.timelines}
+            predicted = {job: cycles[group] for job, group in plan.placement.items()}
+        jobs = sorted({*predicted, *self.actual})
+        return {
+            "number": proposal.request.number,
+            "reason": proposal.request.reason,
+            "status": proposal.status,
+            "objective_s": proposal.objective_s,
+            "bound_s": proposal.bound_s,
+            "bound_class": proposal.bound_class,
+            "seconds": proposal.seconds,
+            "verified": proposal.is_verified,
+            "note": proposal.note,
+            "requested_s": proposal.request.now_s,
+            "adopted_s": self.adopted_s,
+            "cycles": {
+                job: {
+                    "predicted_s": predicted.get(job),
+                    "actual": self.actual.get(job, Actual()).to_json(),
+                }
+                for job in jobs
+            },
+        }
+
+
+class Chronicle:
+    """History of solves; memory is bounded."""
+
+    def __init__(self) -> None:
+        self.solves: deque[Solve] = deque(maxlen=MAX_SOLVES)
+        self.num_solves = 0
+
+    def add(self, proposal: Proposal, now_s: float) -> None:
+        """A proposal was adopted."""
+        self.solves.append(Solve(proposal, now_s))
+        self.num_solves += 1
+
+    @property
+    def last(self) -> Solve | None:
+        """The solve in force."""
+        return self.solves[-1] if self.solves else None
+
+    def iteration_ended(self, job: str, seconds: float) -> None:
+        """An iteration of a job ended under the plan in force."""
+        if self.last is not None:
+            actual = self.last.actual.setdefault(job, Actual())
+            actual.num += 1
+            actual.total_s += seconds
+
+    def to_json(self) -> dict[str, object]:
+        """The plan in force and the history as JSON types."""
+        last = self.last
+        in_force: dict[str, object] | None = None
+        if last is not None:
+            proposal = last.proposal
+            in_force = {
+                **last.to_json(),
+                "plan": None if proposal.plan is None else proposal.plan.to_json(),
+                "problem": None if proposal.problem is None else proposal.problem.to_json(),
+            }
+        return {
+            "num_solves": self.num_solves,
+            "in_force": in_force,
+            "history": [solve.to_json() for solve in self.solves],
+        }

@@ -1,0 +1,246 @@
+"""When to plan again, with what, and what the plan in force says; the only bridge to the solver.
+
+Single-threaded and pure, but for `solve`, which blocks and is run in a thread by the runtime::
+
+    reason = planner.due(now_s)
+    if reason is not None:
+        proposal = solve(planner.request(reason, now_s))  # in a thread
+        plan = planner.adopt(proposal, now_s)  # for the arbiter
+"""
+
+from __future__ import annotations
+
+from plexrl.core.status import PlanStatus
+from plexrl.planning.chronicle import Chronicle
+from plexrl.planning.config import PlanningConfig
+from plexrl.planning.facts import GroupFacts, PlannedJob
+from plexrl.planning.placing import place
+from plexrl.planning.profiles import JobProfile
+from plexrl.planning.proposals import (
+    EstimatedJob,
+    PlanRequest,
+    Proposal,
+    solve,
+    without,
+)
+from solver.dispatch.events import DispatchPlan
+from solver.trace import LeaseRecord
+
+UNKNOWN_S = 1.0
+"""Expected length of a lease nothing is known of: of the order of a small model's, and only used
+until the op was measured once."""
+LEAST_DRIFT_S = 0.02
+"""Absolute change that counts as a drift at least: jitter of a busy machine is no drift."""
+
+
+class Planner:
+    """Profiles, placement and plan of one cluster.
+
+    Parameters
+    ----------
+    config
+        How often and how hard to plan.
+    """
+
+    def __init__(self, config: PlanningConfig) -> None:
+        self._config = config
+        self._jobs: dict[str, PlannedJob] = {}
+        self._profiles: dict[str, JobProfile] = {}
+        self._groups: dict[str, GroupFacts] = {}
+        self._placement: dict[str, str] = {}
+        self._triggers: dict[str, None] = {}
+        """Reasons to plan that came up since the last request, in order."""
+        self._num_requests = 0
+        self._requested_s = 0.0
+        self._planned_s: dict[tuple[str, str], float] = {}
+        """(job, op) → lease length without swap behind the last request."""
+        self._dispatch = DispatchPlan()
+        self._chronicle = Chronicle()
+
+    def placement(self, job: PlannedJob) -> str:
+        """Group for the job: where it is, or the least busy one with room.
+
+        Raises
+        ------
+        JobError
+            No group has room; the message names the job, its bytes and the largest group.
+        """
+        if self._placement.get(job.name) in self._groups:
+            return self._placement[job.name]
+        placed = {
+            name: (group, self._jobs[name].memory_bytes)
+            for name, group in self._placement.items()
+            if name != job.name
+        }
+        group = place(job, self._groups.values(), placed, self._busy_shares())
+        if job.name in self._jobs:
+            self._placement[job.name] = group
+        return group
+
+    def job_arrived(self, job: PlannedJob) -> None:
+        """A job is here; it is placed if it was not.
+
+        Raises
+        ------
+        JobError
+            No group has room.
+        """
+        group = self.placement(job)
+        self._jobs[job.name] = job
+        self._profiles[job.name] = JobProfile(job)
+        self._placement[job.name] = group
+        self._triggers["job arrived"] = None
+
+    def job_left(self, name: str) -> None:
+        """A job ended; one that is unknown is ignored, since its arrival may have failed."""
+        if self._jobs.pop(name, None) is not None:
+            del self._profiles[name]
+            self._placement.pop(name, None)
+            self._triggers["job left"] = None
+
+    def group_added(self, group: GroupFacts) -> None:
+        """A group can be used from now on."""
+        is_new = group.name not in self._groups
+        self._groups[group.name] = group
+        if is_new and self._chronicle.num_solves:
+            self._triggers["group added"] = None
+
+    def group_lost(self, name: str) -> None:
+        """A group is gone; its jobs stay placed there until `placement` is asked again."""
+        if self._groups.pop(name, None) is not None:
+            self._triggers["group lost"] = None
+
+    def observe(self, record: LeaseRecord) -> None:
+        """Take a lease that ended; leases of jobs that left are ignored."""
+        profile = self._profiles.get(record.job)
+        if profile is None:
+            return
+        before, num_iterations = profile.sequence, profile.iteration.num_seen
+        was_known = bool(profile.estimates())
+        profile.observe(record)
+        if profile.iteration.num_seen > num_iterations and profile.iteration.last is not None:
+            self._chronicle.iteration_ended(record.job, profile.iteration.last)
+        if profile.estimates() and (profile.sequence != before or not was_known):
+            self._triggers[f"ops of {record.job} learned"] = None
+        self._note_drift(record.job, record.op, profile)
+
+    def due(self, now_s: float) -> str | None:
+        """Why a plan is due; None if none is.
+
+        Parameters
+        ----------
+        now_s
+            Now, in seconds on the cluster's clock.
+        """
+        if not self._estimated():
+            return None
+        if self._num_requests == 0:
+            return "first plan"
+        if self._triggers:
+            return next(iter(self._triggers))
+        if now_s - self._requested_s >= self._config.period_s:
+            return f"period of {self._config.period_s:g} s"
+        return None
+
+    def request(self, reason: str, now_s: float) -> PlanRequest:
+        """Freeze what a solve needs; reasons that came up until now count as answered."""
+        self._num_requests += 1
+        self._requested_s = now_s
+        self._triggers.clear()
+        jobs = self._estimated()
+        self._planned_s = {
+            (job.name, estimate.op): estimate.busy_s for job in jobs for estimate in job.ops
+        }
+        last = self._chronicle.last
+        return PlanRequest(
+            number=self._num_requests,
+            reason=reason,
+            now_s=now_s,
+            jobs=jobs,
+            groups=tuple(self._groups[name] for name in sorted(self._groups)),
+            budget_s=self._config.budget_s,
+            seed=self._config.seed,
+            previous=None if last is None else last.proposal.plan,
+        )
+
+    def adopt(self, proposal: Proposal, now_s: float) -> DispatchPlan:
+        """Put a proposal in force; returns what the arbiter shall follow."""
+        self._chronicle.add(proposal, now_s)
+        self._dispatch = without(proposal.dispatch, self._jobs)
+        return self._dispatch
+
+    def expected_s(self, job: str, op: str, hint_s: float | None = None) -> float:
+        """Expected length of a lease in seconds: measured, else hinted, else a guess."""
+        profile = self._profiles.get(job)
+        measured_s = None if profile is None else profile.held_s(op)
+        if measured_s is not None:
+            return measured_s
+        return UNKNOWN_S if hint_s is None else hint_s
+
+    def upcoming(self, group: str, job: str, op: str) -> tuple[tuple[str, str], ...]:
+        """Order in which jobs will use the group, from the given job and op on, as far as known.
+
+        Each (job, op) comes once: what stands late, or nowhere, is needed last.
+        """
+        order = [(slot.job, slot.op) for slot in self._dispatch.orders.get(group, ())]
+        order = [entry for entry in order if entry[0] in self._jobs]
+        if (job, op) in order:
+            index = order.index((job, op))
+            return tuple([*order[index:], *order[:index]])
+        return tuple([(job, op), *order])
+
+    def status(self) -> PlanStatus:
+        """The plan in force, for people."""
+        last = self._chronicle.last
+        if last is None:
+            return PlanStatus()
+        proposal = last.proposal
+        reasons = [proposal.request.reason, proposal.note]
+        return PlanStatus(
+            status=proposal.status,
+            objective_s=proposal.objective_s,
+            bound_s=proposal.bound_s,
+            bound_class=proposal.bound_class,
+            is_verified=proposal.is_verified,
+            num_solves=self._chronicle.num_solves,
+            reason="; ".join(reason for reason in reasons if reason),
+            adopted_s=last.adopted_s,
+            order={
+                group: tuple(f"{slot.job}:{slot.op}" for slot in order)
+                for group, order in self._dispatch.orders.items()
+            },
+        )
+
+    def plan_json(self) -> dict[str, object]:
+        """The plan in force and the history of solves, as JSON types."""
+        return self._chronicle.to_json()
+
+    def _estimated(self) -> tuple[EstimatedJob, ...]:
+        """Jobs that can be planned: their group is there and their ops are known."""
+        found = []
+        for name, job in self._jobs.items():
+            group, ops = self._placement.get(name), self._profiles[name].estimates()
+            if group in self._groups and group is not None and ops:
+                found.append(
+                    EstimatedJob(name, group, ops, job.memory_bytes, job.slowdown_limit, job.weight)
+                )
+        return tuple(found)
+
+    def _busy_shares(self) -> dict[str, float]:
+        shares: dict[str, float] = {}
+        for job in self._estimated():
+            busy_s = sum(estimate.busy_s for estimate in job.ops)
+            alone_s = busy_s + sum(estimate.wait_s for estimate in job.ops)
+            shares[job.group] = shares.get(job.group, 0.0) + busy_s / max(alone_s, 1e-9)
+        return shares
+
+    def _note_drift(self, job: str, op: str, profile: JobProfile) -> None:
+        planned_s, estimate = self._planned_s.get((job, op)), profile.estimate(op)
+        if planned_s is None or estimate is None:
+            return
+        change_s = abs(estimate.busy_s - planned_s)
+        if change_s > max(self._config.drift_fraction * planned_s, LEAST_DRIFT_S):
+            self._triggers[f"drift of {job}:{op} by {change_s / planned_s:.0%}"] = None
+
+
+__all__ = ["GroupFacts", "PlanRequest", "PlannedJob", "Planner", "Proposal", "solve"]

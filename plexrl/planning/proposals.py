@@ -1,0 +1,215 @@
+"""One solve: a frozen request in, a frozen proposal out; blocking, so a thread runs it."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+import solver
+from plexrl.planning.facts import GroupFacts
+from plexrl.planning.profiles import OpEstimate
+from solver.dispatch.events import TICKS_PER_S, DispatchPlan, Slot
+
+
+@dataclass(frozen=True, slots=True)
+class EstimatedJob:
+    """A job with what is expected of its ops at the moment of the request."""
+
+    name: str
+    group: str
+    """Group it is placed on; a solve orders, it does not move."""
+    ops: tuple[OpEstimate, ...]
+    memory_bytes: int
+    slowdown_limit: float
+    weight: float
+
+
+@dataclass(frozen=True, slots=True)
+class PlanRequest:
+    """Everything a solve needs, frozen at one moment."""
+
+    number: int
+    """Counts the requests of a planner from 1."""
+    reason: str
+    """Why a plan is wanted."""
+    now_s: float
+    """Seconds on the cluster's clock."""
+    jobs: tuple[EstimatedJob, ...]
+    groups: tuple[GroupFacts, ...]
+    budget_s: float
+    """Seconds the solve may take."""
+    seed: int
+    previous: solver.Plan | None = None
+    """The plan in force."""
+
+
+@dataclass(frozen=True, slots=True)
+class Proposal:
+    """What a solve came to."""
+
+    request: PlanRequest
+    status: str
+    """Status of the solver (`solver.Status`; ``infeasible`` with a plan: slowdown limits cannot
+    hold, the plan ignores them), or ``greedy`` if the greedy plan serves unproven, or ``none`` if
+    there is no plan and ops are served as they come."""
+    seconds: float
+    """Seconds the solve took."""
+    dispatch: DispatchPlan
+    """The plan as the arbiter takes it."""
+    problem: solver.Problem | None = None
+    """What was solved: without slowdown limits if they cannot hold."""
+    plan: solver.Plan | None = None
+    bound_ticks: int | None = None
+    """No plan has a smaller objective, within `bound_class`."""
+    bound_class: str = ""
+    is_verified: bool = False
+    """Whether the independent check passed the plan."""
+    note: str = ""
+    """What cannot hold, or why the solver's plan does not serve; plain words."""
+
+    @property
+    def objective_s(self) -> float | None:
+        """Sum of the groups' cycle lengths in seconds."""
+        return None if self.plan is None else self.plan.objective_ticks / TICKS_PER_S
+
+    @property
+    def bound_s(self) -> float | None:
+        """The bound in seconds."""
+        return None if self.bound_ticks is None else self.bound_ticks / TICKS_PER_S
+
+
+def solve(request: PlanRequest) -> Proposal:
+    """Plan the jobs of a request; blocks for its budget at most, never raises for what it is given.
+
+    The solver runs in a child process that is killed at its deadline. Its plan is checked by
+    `solver.verify`. If slowdown limits cannot hold, the jobs are planned without them and the note
+    says which cannot.
+    """
+    began = time.monotonic()
+    try:
+        problem = build_problem(request)
+        result = _plan(problem, request, request.budget_s)
+        note = result.reason
+        if result.plan is None:
+            problem = problem.without_limits()
+            left_s = max(request.budget_s - (time.monotonic() - began), 0.0)
+            relaxed = _plan(problem, request, left_s)
+            result = replace(
+                relaxed, status=result.status, reason=f"{note}; planned without slowdown limits"
+            )
+            note = result.reason
+    except solver.SolverError as error:
+        return Proposal(
+            request=request,
+            status="none",
+            seconds=time.monotonic() - began,
+            dispatch=DispatchPlan(),
+            note=f"no plan: {error}",
+        )
+    return _proposal(request, problem, result, note, time.monotonic() - began)
+
+
+def build_problem(request: PlanRequest) -> solver.Problem:
+    """Turn estimates in seconds into a problem in ticks; every job stays on its group.
+
+    Raises
+    ------
+    solver.ProblemError
+        An estimate is out of range.
+    """
+    return solver.Problem(
+        groups=tuple(
+            solver.Group(
+                id=group.name,
+                memory_bytes=max(group.memory_bytes, 1),
+                max_jobs=group.max_jobs,
+            )
+            for group in request.groups
+        ),
+        jobs=tuple(
+            solver.Job(
+                id=job.name,
+                ops=tuple(_op(estimate) for estimate in job.ops),
+                memory_bytes=job.memory_bytes,
+                slowdown_limit_permille=round(job.slowdown_limit * 1000),
+                weight=_weight(job.weight),
+                pinned_group=job.group,
+            )
+            for job in request.jobs
+        ),
+        current={job.name: job.group for job in request.jobs},
+    )
+
+
+def dispatch_plan(problem: solver.Problem, plan: solver.Plan) -> DispatchPlan:
+    """Dispatch orders of a plan; an op that follows another job's is expected with its switch."""
+    orders: dict[str, tuple[Slot, ...]] = {}
+    for timeline in plan.timelines:
+        before = timeline.order[-1][0]
+        slots = []
+        for job, name in timeline.order:
+            op = next(op for op in problem.job(job).ops if op.name == name)
+            switch_ticks = op.switch_ticks if job != before else 0
+            slots.append(Slot(job, name, op.duration_ticks + switch_ticks, op.wait_ticks))
+            before = job
+        orders[timeline.group] = tuple(slots)
+    return DispatchPlan(orders)
+
+
+def without(plan: DispatchPlan, jobs: Mapping[str, object]) -> DispatchPlan:
+    """The orders with only the jobs that are still there."""
+    return DispatchPlan(
+        {
+            group: tuple(slot for slot in order if slot.job in jobs)
+            for group, order in plan.orders.items()
+        }
+    )
+
+
+def _plan(problem: solver.Problem, request: PlanRequest, budget_s: float) -> solver.Result:
+    return solver.plan(problem, previous=request.previous, budget_s=budget_s, seed=request.seed)
+
+
+def _proposal(
+    request: PlanRequest,
+    problem: solver.Problem,
+    result: solver.Result,
+    note: str,
+    seconds: float,
+) -> Proposal:
+    plan = result.plan
+    is_verified = plan is not None and solver.verify(problem, plan).is_valid
+    if plan is not None and not is_verified:
+        plan, note = None, f"{note}; the plan failed the independent check and does not serve"
+    is_greedy = result.source is solver.Source.GREEDY and result.status not in {
+        solver.Status.OPTIMAL,
+        solver.Status.INFEASIBLE,
+    }
+    status = "none" if plan is None else "greedy" if is_greedy else str(result.status)
+    return Proposal(
+        request=request,
+        status=status,
+        seconds=seconds,
+        dispatch=DispatchPlan() if plan is None else dispatch_plan(problem, plan),
+        problem=problem,
+        plan=plan,
+        bound_ticks=result.bound_ticks,
+        bound_class="" if result.bound_class is None else str(result.bound_class),
+        is_verified=is_verified,
+        note=note.strip("; "),
+    )
+
+
+def _op(estimate: OpEstimate) -> solver.Op:
+    return solver.Op(
+        name=estimate.op,
+        duration_ticks=max(round(estimate.busy_s * TICKS_PER_S), 1),
+        wait_ticks=max(round(estimate.wait_s * TICKS_PER_S), 0),
+        switch_ticks=max(round(estimate.swap_s * TICKS_PER_S), 0),
+    )
+
+
+def _weight(weight: float) -> int:
+    return max(1, min(math.ceil(weight * 1000), 10**6))
