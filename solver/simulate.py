@@ -277,9 +277,7 @@ def simulate(
     ProblemError
         There is no job, or two have one name.
     """
-    names = [job.name for job in jobs]
-    if not jobs or len(set(names)) != len(names):
-        raise ProblemError(f"jobs are named {names}; give at least one, each with its own name")
+    _check_names(jobs)
     cluster = _Cluster(Arbiter(rule), seed, Handoff() if handoff is None else handoff)
     groups = sorted({group for job in jobs for op in job.ops for group in op.groups})
     for group in groups:
@@ -288,14 +286,7 @@ def simulate(
     for job in jobs:
         cluster.make_ready(job, 0, 0, 0)
     cluster.run()
-    return Simulation(
-        records=tuple(sorted(cluster.records, key=lambda r: (r.started_s, r.group))),
-        finished_ticks=cluster.finished,
-        alone_ticks={job.name: job.alone_ticks(seed) for job in jobs},
-        busy_ticks={job.name: job.busy_ticks(seed) for job in jobs},
-        iterations={job.name: job.iterations for job in jobs},
-        num_groups=len(groups),
-    )
+    return _summary(cluster, jobs, len(groups))
 
 
 def job_by_job(jobs: Sequence[SimJob]) -> DispatchPlan:
@@ -314,6 +305,23 @@ def job_by_job(jobs: Sequence[SimJob]) -> DispatchPlan:
                 for group in op.groups:
                     orders.setdefault(group, []).append(slot)
     return DispatchPlan({group: tuple(order) for group, order in orders.items()})
+
+
+def _check_names(jobs: Sequence[SimJob]) -> None:
+    names = [job.name for job in jobs]
+    if not jobs or len(set(names)) != len(names):
+        raise ProblemError(f"jobs are named {names}; give at least one, each with its own name")
+
+
+def _summary(cluster: _Cluster, jobs: Sequence[SimJob], num_groups: int) -> Simulation:
+    return Simulation(
+        records=tuple(sorted(cluster.records, key=lambda r: (r.started_s, r.group))),
+        finished_ticks=cluster.finished,
+        alone_ticks={job.name: job.alone_ticks(cluster.seed) for job in jobs},
+        busy_ticks={job.name: job.busy_ticks(cluster.seed) for job in jobs},
+        iterations={job.name: job.iterations for job in jobs},
+        num_groups=num_groups,
+    )
 
 
 def _lognormal(rng: random.Random, mean: float, cv: float) -> float:

@@ -13,7 +13,7 @@ from dataflow.jobs import JobSpec
 from plexrl.cli.live import Display
 from plexrl.cli.stretch import Stretch, cut, traffic_between, traffic_of
 from plexrl.core.status import ClusterStatus, JobStatus, PlanStatus
-from plexrl.dashboard.lanes import AdoptedPlan
+from plexrl.dashboard.lanes import AdoptedPlan, adopted_plan
 from plexrl.runtime.client import Cluster
 
 POLL_S = 0.2
@@ -36,6 +36,7 @@ class PlanTape:
 
     def __init__(self) -> None:
         self._plans: list[AdoptedPlan] = []
+        self._told: Mapping[str, object] = {}
         self._best: tuple[int, PlanStatus, Mapping[str, object]] | None = None
 
     def note(self, status: ClusterStatus, source: PlanSource) -> None:
@@ -45,10 +46,11 @@ class PlanTape:
             return
         is_new = not self._plans or self._plans[-1].adopted_s != plan.adopted_s
         if is_new:
-            self._plans.append(AdoptedPlan(plan.adopted_s, source()))
+            self._told = source()
+            self._plans.append(adopted_plan(self._told, plan.adopted_s))
         num_jobs = len({entry.split(":")[0] for order in plan.order.values() for entry in order})
         if self._best is None or num_jobs >= self._best[0]:
-            self._best = (num_jobs, plan, self._plans[-1].plan)
+            self._best = (num_jobs, plan, self._told)
 
     @property
     def plans(self) -> tuple[AdoptedPlan, ...]:
@@ -56,7 +58,7 @@ class PlanTape:
         return tuple(self._plans)
 
     def best(self) -> tuple[PlanStatus, Mapping[str, object]]:
-        """The newest plan among those that served the most jobs."""
+        """The newest plan among those that served the most jobs, and all that is told of it."""
         if self._best is None:
             return PlanStatus(), {}
         return self._best[1], self._best[2]
@@ -73,6 +75,7 @@ class Ran:
     plan: PlanStatus
     """The plan that served the most jobs; ``num_solves`` counts the solves of this stretch."""
     plan_json: Mapping[str, object]
+    """That plan, the problem it solves, and the history of solves."""
 
 
 def run_jobs(
@@ -122,7 +125,7 @@ def run_jobs(
         statuses={job.name: job for job in after.jobs if job.name in names},
         plans=tape.plans,
         plan=replace(plan, num_solves=after.plan.num_solves - before.plan.num_solves),
-        plan_json=plan_json,
+        plan_json={**plan_json, "history": cluster.plan().get("history", [])},
     )
 
 

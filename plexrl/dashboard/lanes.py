@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 from itertools import pairwise
 from statistics import median
@@ -57,7 +57,28 @@ class AdoptedPlan:
 
     adopted_s: float
     plan: Mapping[str, object]
-    """As `plexrl.runtime` gives it: `solver.Plan.to_json` and more."""
+    """As `solver.Plan.to_json` writes it; empty where there was none."""
+    lengths_s: Mapping[tuple[str, str], float] = field(default_factory=dict)
+    """(job, op) → seconds it was planned with."""
+
+
+def adopted_plan(plan_json: Mapping[str, object], adopted_s: float) -> AdoptedPlan:
+    """The plan in force, read from what `plexrl.runtime` tells about planning.
+
+    Parameters
+    ----------
+    plan_json
+        ``in_force.plan`` is the plan, ``in_force.problem`` what it was solved for.
+    adopted_s
+        When it came into force.
+    """
+    in_force = _part(plan_json, "in_force")
+    lengths_s = {
+        (str(job.get("id")), str(op.get("name"))): _number(op, "duration_ticks") / TICKS_PER_S
+        for job in _rows(_part(in_force, "problem"), "jobs")
+        for op in _rows(job, "ops")
+    }
+    return AdoptedPlan(adopted_s, _part(in_force, "plan"), lengths_s)
 
 
 def function_of(op: str) -> str:
@@ -174,7 +195,7 @@ def planned_bars(
     plans
         In order of adoption.
     lengths_s
-        (job, op) → seconds, for plans that do not state an op's length.
+        (job, op) → seconds, for ops whose planned length is not known.
     until_s
         End of the run.
     """
@@ -183,7 +204,8 @@ def planned_bars(
     for adopted, end_s in zip(plans, ends, strict=False):
         for timeline in _rows(adopted.plan, "timelines"):
             room = MAX_PLANNED_BARS - len(bars)
-            bars += _repeated(timeline, lengths_s, adopted.adopted_s, end_s)[:room]
+            known_s = {**lengths_s, **adopted.lengths_s}
+            bars += _repeated(timeline, known_s, adopted.adopted_s, end_s)[:room]
     return _visible(bars)
 
 
@@ -203,8 +225,7 @@ def _repeated(
         for timing in timings:
             job, op = str(timing["job"]), str(timing["op"])
             at_s = start_s + cycle * cycle_s + _number(timing, "start_ticks") / TICKS_PER_S
-            ticks = timing.get("duration_ticks")
-            length_s = ticks / TICKS_PER_S if isinstance(ticks, int) else lengths_s.get((job, op))
+            length_s = lengths_s.get((job, op))
             if length_s is None or at_s >= end_s:
                 continue
             bars.append(
@@ -221,6 +242,11 @@ def _repeated(
                 )
             )
     return bars
+
+
+def _part(data: Mapping[str, object], name: str) -> Mapping[str, object]:
+    found = data.get(name)
+    return found if isinstance(found, Mapping) else {}
 
 
 def _rows(data: Mapping[str, object], name: str) -> list[Mapping[str, object]]:

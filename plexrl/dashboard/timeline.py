@@ -50,7 +50,7 @@ def write_timeline(
     path: str | Path,
     leases: Sequence[LeaseRecord],
     iterations: Sequence[IterationRecord],
-    plans: Sequence[AdoptedPlan] | Mapping[str, object] = (),
+    plans: Sequence[AdoptedPlan] = (),
     *,
     title: str = "Timeline",
     subtitle: str = "",
@@ -64,7 +64,7 @@ def write_timeline(
     leases, iterations
         The execution log.
     plans
-        Plans in order of adoption; or one plan, taken as in force from the first lease on.
+        Plans in order of adoption.
     title, subtitle
         Heading of the page and the line under it.
 
@@ -73,8 +73,6 @@ def write_timeline(
     Path
         The file.
     """
-    if isinstance(plans, Mapping):
-        plans = [AdoptedPlan(min((r.started_s for r in leases), default=0.0), plans)]
     page = render(leases, iterations, plans, title=title, subtitle=subtitle)
     path = Path(path)
     path.write_text(page, encoding="utf-8")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 
 from plexrl.errors import JobError
 from plexrl.planning.facts import GroupFacts, PlannedJob
@@ -32,6 +33,23 @@ def place(
     JobError
         No group has room.
     """
+    known = _fitting(job, groups)
+    rooms = [_room(group, placed) for group in known]
+    able = [
+        room
+        for room in rooms
+        if job.memory_bytes <= room.free_bytes and (room.places is None or room.places > 0)
+    ]
+    if not able:
+        raise JobError(
+            f"job {job.name!r} needs {job.memory_bytes} bytes and a place on one group; "
+            f"{', '.join(str(room) for room in rooms)}: wait for a job to end, or add a group"
+        )
+    return min(able, key=lambda room: (busy_shares.get(room.group, 0.0), room.num_jobs)).group
+
+
+def _fitting(job: PlannedJob, groups: Iterable[GroupFacts]) -> list[GroupFacts]:
+    """Groups by name; raises JobError if the job fits none even when it is empty."""
     known = sorted(groups, key=lambda group: group.name)
     if not known:
         raise JobError(f"job {job.name!r} cannot be placed: there is no group; add one")
@@ -41,26 +59,31 @@ def place(
             f"job {job.name!r} needs {job.memory_bytes} bytes on one group; the largest group, "
             f"{largest.name!r}, has {largest.memory_bytes}: use a smaller model or a larger group"
         )
-    free_bytes = {group.name: group.memory_bytes for group in known}
-    num_jobs = dict.fromkeys(free_bytes, 0)
-    for group_name, memory_bytes in placed.values():
-        if group_name in free_bytes:
-            free_bytes[group_name] -= memory_bytes
-            num_jobs[group_name] += 1
-    able = [
-        group.name
-        for group in known
-        if job.memory_bytes <= free_bytes[group.name]
-        and (group.max_jobs is None or num_jobs[group.name] < group.max_jobs)
-    ]
-    if not able:
-        raise JobError(
-            f"job {job.name!r} needs {job.memory_bytes} bytes and a place on one group; "
-            + ", ".join(
-                f"{group.name!r} has {free_bytes[group.name]} bytes left and {num_jobs[group.name]}"
-                f" of {'any number of' if group.max_jobs is None else group.max_jobs} jobs"
-                for group in known
-            )
-            + ": wait for a job to end, or add a group"
+    return known
+
+
+@dataclass(frozen=True, slots=True)
+class _Room:
+    """What a group has left."""
+
+    group: str
+    free_bytes: int
+    num_jobs: int
+    places: int | None
+    """Jobs that may still come; None: any number."""
+
+    def __str__(self) -> str:
+        places = "" if self.places is None else f" and {self.places} places"
+        return (
+            f"{self.group!r} has {self.free_bytes} bytes{places} left beside {self.num_jobs} jobs"
         )
-    return min(able, key=lambda name: (busy_shares.get(name, 0.0), num_jobs[name], name))
+
+
+def _room(group: GroupFacts, placed: Mapping[str, tuple[str, int]]) -> _Room:
+    here = [memory_bytes for name, memory_bytes in placed.values() if name == group.name]
+    return _Room(
+        group=group.name,
+        free_bytes=group.memory_bytes - sum(here),
+        num_jobs=len(here),
+        places=None if group.max_jobs is None else group.max_jobs - len(here),
+    )

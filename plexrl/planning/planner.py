@@ -10,6 +10,7 @@ Single-threaded and pure, but for `solve`, which blocks and is run in a thread b
 
 from __future__ import annotations
 
+import solver
 from plexrl.core.status import PlanStatus
 from plexrl.planning.chronicle import Chronicle
 from plexrl.planning.config import PlanningConfig
@@ -48,8 +49,8 @@ class Planner:
         self._profiles: dict[str, JobProfile] = {}
         self._groups: dict[str, GroupFacts] = {}
         self._placement: dict[str, str] = {}
-        self._triggers: dict[str, None] = {}
-        """Reasons to plan that came up since the last request, in order."""
+        self._triggers: dict[str, str] = {}
+        """Kind of event → reason to plan, as came up since the last request, in order."""
         self._num_requests = 0
         self._requested_s = 0.0
         self._planned_s: dict[tuple[str, str], float] = {}
@@ -89,26 +90,26 @@ class Planner:
         self._jobs[job.name] = job
         self._profiles[job.name] = JobProfile(job)
         self._placement[job.name] = group
-        self._triggers["job arrived"] = None
+        self._triggers["job arrived"] = "job arrived"
 
     def job_left(self, name: str) -> None:
         """A job ended; one that is unknown is ignored, since its arrival may have failed."""
         if self._jobs.pop(name, None) is not None:
             del self._profiles[name]
             self._placement.pop(name, None)
-            self._triggers["job left"] = None
+            self._triggers["job left"] = "job left"
 
     def group_added(self, group: GroupFacts) -> None:
         """A group can be used from now on."""
         is_new = group.name not in self._groups
         self._groups[group.name] = group
         if is_new and self._chronicle.num_solves:
-            self._triggers["group added"] = None
+            self._triggers["group added"] = "group added"
 
     def group_lost(self, name: str) -> None:
         """A group is gone; its jobs stay placed there until `placement` is asked again."""
         if self._groups.pop(name, None) is not None:
-            self._triggers["group lost"] = None
+            self._triggers["group lost"] = "group lost"
 
     def observe(self, record: LeaseRecord) -> None:
         """Take a lease that ended; leases of jobs that left are ignored."""
@@ -121,7 +122,7 @@ class Planner:
         if profile.iteration.num_seen > num_iterations and profile.iteration.last is not None:
             self._chronicle.iteration_ended(record.job, profile.iteration.last)
         if profile.estimates() and (profile.sequence != before or not was_known):
-            self._triggers[f"ops of {record.job} learned"] = None
+            self._triggers[f"ops {record.job}"] = f"ops of {record.job} learned"
         self._note_drift(record.job, record.op, profile)
 
     def due(self, now_s: float) -> str | None:
@@ -137,7 +138,7 @@ class Planner:
         if self._num_requests == 0:
             return "first plan"
         if self._triggers:
-            return next(iter(self._triggers))
+            return next(iter(self._triggers.values()))
         if now_s - self._requested_s >= self._config.period_s:
             return f"period of {self._config.period_s:g} s"
         return None
@@ -151,7 +152,6 @@ class Planner:
         self._planned_s = {
             (job.name, estimate.op): estimate.busy_s for job in jobs for estimate in job.ops
         }
-        last = self._chronicle.last
         return PlanRequest(
             number=self._num_requests,
             reason=reason,
@@ -160,7 +160,7 @@ class Planner:
             groups=tuple(self._groups[name] for name in sorted(self._groups)),
             budget_s=self._config.budget_s,
             seed=self._config.seed,
-            previous=None if last is None else last.proposal.plan,
+            previous=self._plan_to_beat(jobs),
         )
 
     def adopt(self, proposal: Proposal, now_s: float) -> DispatchPlan:
@@ -186,8 +186,8 @@ class Planner:
         order = [entry for entry in order if entry[0] in self._jobs]
         if (job, op) in order:
             index = order.index((job, op))
-            return tuple([*order[index:], *order[:index]])
-        return tuple([(job, op), *order])
+            return (*order[index:], *order[:index])
+        return ((job, op), *order)
 
     def status(self) -> PlanStatus:
         """The plan in force, for people."""
@@ -226,6 +226,19 @@ class Planner:
                 )
         return tuple(found)
 
+    def _plan_to_beat(self, jobs: tuple[EstimatedJob, ...]) -> solver.Plan | None:
+        """The plan in force, if it serves exactly these ops on these groups."""
+        last = self._chronicle.last
+        if last is None or last.proposal.plan is None:
+            return None
+        served = {
+            (timeline.group, *entry)
+            for timeline in last.proposal.plan.timelines
+            for entry in timeline.order
+        }
+        wanted = {(job.group, job.name, estimate.op) for job in jobs for estimate in job.ops}
+        return last.proposal.plan if served == wanted else None
+
     def _busy_shares(self) -> dict[str, float]:
         shares: dict[str, float] = {}
         for job in self._estimated():
@@ -240,7 +253,8 @@ class Planner:
             return
         change_s = abs(estimate.busy_s - planned_s)
         if change_s > max(self._config.drift_fraction * planned_s, LEAST_DRIFT_S):
-            self._triggers[f"drift of {job}:{op} by {change_s / planned_s:.0%}"] = None
+            percent = 100 * change_s / planned_s
+            self._triggers[f"drift {job}:{op}"] = f"drift of {job}:{op} by {percent:.0f} %"
 
 
 __all__ = ["GroupFacts", "PlanRequest", "PlannedJob", "Planner", "Proposal", "solve"]

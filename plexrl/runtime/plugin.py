@@ -179,7 +179,8 @@ class PlexRLScheduler(SchedulerPlugin):
             if finish == "no-worker":
                 self._on_ready(key, now_s)
             elif start == "no-worker" and finish != "processing":
-                self._coordinator.withdrawn(key, now_s)
+                if key not in self._denied:
+                    self._coordinator.withdrawn(key, now_s)
             elif start == "processing":
                 self._on_left_worker(key, now_s)
             if finish == "forgotten":

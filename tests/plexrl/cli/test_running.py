@@ -102,7 +102,7 @@ def test_a_plan_is_fetched_once_it_is_adopted():
 
     def source():
         fetched.append(len(fetched))
-        return {"number": len(fetched)}
+        return {"in_force": {"plan": {"number": len(fetched)}}}
 
     for adopted in (None, 1.0, 1.0, 2.0):
         tape.note(snapshot(plan=plan(adopted, "a")), source)

@@ -5,6 +5,7 @@ from plexrl.dashboard.lanes import (
     AdoptedPlan,
     Kind,
     actual_bars,
+    adopted_plan,
     function_of,
     job_bars,
     lengths,
@@ -64,13 +65,29 @@ def test_a_plan_ends_where_the_next_begins():
     assert [bar.start_s for bar in bars] == pytest.approx([0.1, 1.1, 1.6])
 
 
-def test_a_stated_length_comes_before_a_measured_one():
-    bars = planned_bars([AdoptedPlan(0.0, plan(duration_ticks=50))], {}, until_s=1.0)
+def test_a_planned_length_comes_before_a_measured_one():
+    told = {
+        "in_force": {
+            "plan": plan(),
+            "problem": {
+                "jobs": [{"id": "a", "ops": [{"name": "actor.rollout.0", "duration_ticks": 50}]}]
+            },
+        }
+    }
+    adopted = adopted_plan(told, 2.0)
+    assert adopted.adopted_s == 2.0
+    bars = planned_bars([adopted], {("a", "actor.rollout.0"): 9.0}, until_s=3.0)
     assert bars[0].end_s - bars[0].start_s == pytest.approx(0.05)
 
 
+@pytest.mark.parametrize("told", [{}, {"in_force": None}, {"in_force": {"plan": None}}])
+def test_without_a_plan_in_force_there_is_none(told):
+    assert adopted_plan(told, 0.0).plan == {}
+
+
 def test_planned_bars_are_bounded():
-    bars = planned_bars([AdoptedPlan(0.0, plan(1, duration_ticks=1))], {}, until_s=1e4)
+    lengths_s = {("a", "actor.rollout.0"): 0.001}
+    bars = planned_bars([AdoptedPlan(0.0, plan(1))], lengths_s, until_s=1e4)
     assert len(bars) <= MAX_PLANNED_BARS
 
 

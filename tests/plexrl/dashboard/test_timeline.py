@@ -39,7 +39,7 @@ def test_the_page_is_self_contained(tmp_path):
         lease(job=name, ready=k, started=k + 0.1, ended=k + 0.6) for k in range(4) for name in "ab"
     ]
     path = write_timeline(
-        tmp_path / "t.html", leases, [iteration(ended=1.0)], {}, title="<run>", subtitle="seed 0"
+        tmp_path / "t.html", leases, [iteration(ended=1.0)], [], title="<run>", subtitle="seed 0"
     )
     page = path.read_text(encoding="utf-8")
     assert "&lt;run&gt;" in page
