@@ -66,20 +66,16 @@ class StateConfig:
 
 @dataclass(frozen=True, slots=True)
 class EngineConfig:
-    """How long engine processes may take, and what they may use."""
+    """How long engine processes may take."""
 
     start_timeout_s: float = 120.0
     """Seconds for an engine process to come up. Importing torch takes 3 s when idle and ten times
     that on a machine that is just being filled."""
     call_timeout_s: float = 600.0
     """Seconds for one LLM function; a hung engine is killed after them."""
-    num_threads: int = 1
-    """Compute threads of an engine. One: more are slower for small models and change the bits of a
-    sum."""
 
     def __post_init__(self) -> None:
         _positive("engines", self, ("start_timeout_s", "call_timeout_s"))
-        _at_least("engines", self, ("num_threads",), 1)
 
 
 def _at_least(section: str, config: object, names: Sequence[str], least: int) -> None:

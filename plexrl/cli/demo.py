@@ -33,17 +33,17 @@ class DemoJob:
     name: str
     task: str
     slowdown_limit: float
-    """A job without waits pays most for sharing: beside two others its iteration takes up to
-    three times as long."""
     task_options: dict[str, Any] = field(default_factory=dict)
 
 
 DEMO_JOBS = (
-    DemoJob("sorter", "ascending", 3.0),
-    DemoJob("calculator", "calculator", 3.0),
+    # Every job runs once in a cycle, so one without waits pays most for sharing.
+    DemoJob("sorter", "ascending", 4.0),
+    DemoJob("calculator", "calculator", 3.0, {"tool_median_s": 0.3}),
     DemoJob("judged", "judged", 2.0),
 )
-"""A verifier without waits, a tool in a Python process, and a judge that answers late."""
+"""A verifier without waits, a tool in a Python process (as slow as a remote sandbox), and a judge
+that answers late."""
 
 
 def demo_jobs(model: str, *, iterations: int, seed: int) -> list[JobSpec]:

@@ -7,6 +7,7 @@ import signal
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from types import FrameType
 
 import typer
@@ -14,13 +15,14 @@ from rich.console import Console
 
 from dataflow.errors import DataflowError
 from plexrl.errors import InputError, PlexRLError, StoreError
+from plexrl.runtime.registry import JobRegistry
 
 FINE, FAILED, BAD_INPUT, INTERRUPTED = 0, 1, 2, 130
 """Exit statuses: 130 is what shells give for Ctrl-C."""
 
 
 @contextmanager
-def guarded(console: Console, *, is_json: bool, on_stop: str = "") -> Iterator[None]:
+def guarded(console: Console, *, is_json: bool, store: Path | None = None) -> Iterator[None]:
     """Run a command; errors users can cause become one line and an exit status.
 
     Parameters
@@ -29,15 +31,14 @@ def guarded(console: Console, *, is_json: bool, on_stop: str = "") -> Iterator[N
         Standard error.
     is_json
         Whether to say it on standard output too, as one JSON object.
-    on_stop
-        How to go on after Ctrl-C.
+    store
+        Where a run that is stopped keeps what it committed.
     """
     previous = signal.signal(signal.SIGTERM, _as_interrupt)
     try:
         yield
     except KeyboardInterrupt:
-        told = f"stopped; what was committed is kept. {on_stop}".strip()
-        _tell(console, "stopped", told, is_json=is_json)
+        _tell(console, "stopped", f"stopped; {_how_to_go_on(store)}", is_json=is_json)
         raise typer.Exit(INTERRUPTED) from None
     except (InputError, DataflowError, StoreError) as error:
         _tell(console, error.kind, f"error: {error}", is_json=is_json)
@@ -47,6 +48,15 @@ def guarded(console: Console, *, is_json: bool, on_stop: str = "") -> Iterator[N
         raise typer.Exit(FAILED) from None
     finally:
         signal.signal(signal.SIGTERM, previous)
+
+
+def _how_to_go_on(store: Path | None) -> str:
+    names = () if store is None else JobRegistry(store).unfinished()
+    if not names:
+        return "nothing is left to go on with"
+    return (
+        f"what {', '.join(names)} committed is kept in {store}. Go on with: plexrl resume {store}"
+    )
 
 
 def _as_interrupt(_number: int, _frame: FrameType | None) -> None:

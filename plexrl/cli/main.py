@@ -61,7 +61,7 @@ def demo(
     """Three jobs learn on one group, first each alone, then together."""
     console = Console(stderr=True)
     store = demonstration.store_of(output)
-    with guarded(console, is_json=is_json, on_stop=f"Go on with: plexrl resume {store}"):
+    with guarded(console, is_json=is_json, store=store):
         folder = OutputFolder(output)
         report = demonstration.run_demo(
             folder, console, iterations=iterations, seed=seed, is_fresh=fresh
@@ -82,7 +82,7 @@ def run(
 ) -> None:
     """Run jobs of your own, together on the same groups."""
     console = Console(stderr=True)
-    with guarded(console, is_json=is_json, on_stop=f"Go on with: plexrl resume {store}"):
+    with guarded(console, is_json=is_json, store=store):
         jobs = _read_jobs(files, console)
         folder = OutputFolder(output)
         with local_cluster(groups=groups, store=store) as cluster:
@@ -101,7 +101,7 @@ def resume(
 ) -> None:
     """Go on with the jobs of a store that have not finished."""
     console = Console(stderr=True)
-    with guarded(console, is_json=is_json, on_stop=f"Go on with: plexrl resume {store}"):
+    with guarded(console, is_json=is_json, store=store):
         jobs = _unfinished_jobs(store)
         folder = OutputFolder(output)
         with local_cluster(groups=groups, store=store) as cluster:

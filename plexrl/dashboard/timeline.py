@@ -95,7 +95,8 @@ def render(
         *actual_bars(leases),
         *job_bars(leases),
     ]
-    colours = job_colours(list(dict.fromkeys(bar.job for bar in bars)))
+    jobs = dict.fromkeys([*(lease.job for lease in leases), *(bar.job for bar in bars)])
+    colours = job_colours(list(jobs))
     width = {"sizing_mode": "stretch_width"}
     lanes = _lanes_figure(bars, colours, origin_s, _opening_window(leases, origin_s))
     parts = [
@@ -151,10 +152,13 @@ def _factors(bars: Sequence[Bar]) -> list[tuple[str, str]]:
 
 
 def _opening_window(leases: Sequence[LeaseRecord], origin_s: float) -> tuple[float, float]:
-    """Seconds in view when the page opens."""
-    ends = sorted(lease.ended_s for lease in leases) or [origin_s + 1.0]
-    shown = ends[min(_WINDOW_LEASES, len(ends)) - 1]
-    return 0.0, (shown - origin_s) * 1.02
+    """Seconds in view when the page opens: some cycles after a third of the run."""
+    if not leases:
+        return 0.0, 1.0
+    records = sorted(leases, key=lambda lease: lease.started_s)
+    first = len(records) // 3 if len(records) > _WINDOW_LEASES else 0
+    last = min(first + _WINDOW_LEASES, len(records)) - 1
+    return records[first].started_s - origin_s, records[last].ended_s - origin_s
 
 
 def _lanes_figure(

@@ -11,8 +11,13 @@ _FIXED = {
     "MKL_NUM_THREADS": "1",
     "TOKENIZERS_PARALLELISM": "false",
     "HF_HUB_OFFLINE": "1",
+    "MALLOC_MMAP_THRESHOLD_": str(32 << 20),
+    "MALLOC_TRIM_THRESHOLD_": str(256 << 20),
 }
-"""One thread, for results that depend on nothing else; models come from folders only."""
+"""One thread, for results that depend on nothing else; models come from folders only; and glibc
+keeps freed tensors: Dask sets a trim threshold in its workers, which a child inherits and which
+turns off glibc's own adaption, so that every tensor would be mapped and faulted in anew (a train
+function of the tiny model takes 238 ms then, 117 ms with these)."""
 
 
 def child_command(module: str, *args: str) -> list[str]:

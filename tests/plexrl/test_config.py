@@ -17,7 +17,6 @@ from plexrl.errors import ConfigError
         (StateConfig, "device_budget_bytes", 0),
         (StateConfig, "pressure_timeout_s", float("nan")),
         (EngineConfig, "call_timeout_s", float("inf")),
-        (EngineConfig, "num_threads", 0),
     ],
 )
 def test_values_out_of_range_are_named(kind, name, value):

@@ -10,11 +10,12 @@ from rich.console import Console
 from dataflow.errors import UnknownNameError
 from plexrl.cli.guarding import guarded
 from plexrl.errors import EngineError, JobFileError, StoreError
+from plexrl.runtime.registry import JobRegistry
 
 
-def exit_of(error, *, is_json=False, on_stop=""):
+def exit_of(error, *, is_json=False, store=None):
     console = Console(file=io.StringIO(), width=200)
-    with pytest.raises(typer.Exit) as caught, guarded(console, is_json=is_json, on_stop=on_stop):
+    with pytest.raises(typer.Exit) as caught, guarded(console, is_json=is_json, store=store):
         raise error
     return caught.value.exit_code, console.file.getvalue()
 
@@ -36,10 +37,19 @@ def test_errors_become_one_line_and_a_status(error, status):
     assert str(error) in text
 
 
-def test_a_stop_says_how_to_go_on():
-    _, text = exit_of(KeyboardInterrupt(), on_stop="Go on with: plexrl resume here")
-    assert "what was committed is kept" in text
-    assert "plexrl resume here" in text
+def test_a_stop_says_how_to_go_on(tmp_path):
+    registry = JobRegistry(tmp_path)
+    registry.save("a", b"")
+    registry.save("b", b"")
+    registry.end("b", "")
+    _, text = exit_of(KeyboardInterrupt(), store=tmp_path)
+    assert f"what a committed is kept in {tmp_path}" in text
+    assert f"plexrl resume {tmp_path}" in text
+
+
+def test_a_stop_before_anything_ran_promises_nothing(tmp_path):
+    _, text = exit_of(KeyboardInterrupt(), store=tmp_path / "store")
+    assert "resume" not in text
 
 
 def test_json_holds_the_error(capsys):
