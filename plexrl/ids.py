@@ -34,20 +34,6 @@ def check_job_name(name: object) -> str:
     return name
 
 
-def unique_name(wanted: str, taken: frozenset[str] | set[str]) -> str:
-    """`wanted`, or the first of ``wanted-2``, ``wanted-3``, … that is not taken."""
-    name, number = wanted, 1
-    while name in taken:
-        number += 1
-        name = f"{wanted}-{number}"
-    return name
-
-
 def new_run_id() -> str:
     """An id for one life of a cluster: eight hexadecimal digits, random."""
     return secrets.token_hex(4)
-
-
-def lease_id(function_id: str, attempt: int) -> str:
-    """Id of the `attempt`-th lease (from 0) that a function got: it may run again after a loss."""
-    return f"{function_id}#{attempt}"

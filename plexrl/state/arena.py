@@ -42,7 +42,7 @@ class Arena:
         Descriptor of an arena that another process made; None makes a new one. Use `from_fd`.
     """
 
-    __slots__ = ("_map", "fd", "id", "nbytes", "view")
+    __slots__ = ("_is_owner", "_map", "fd", "id", "nbytes", "view")
 
     fd: int
     """File descriptor, to be passed over a Unix socket; valid until `close`."""
@@ -55,6 +55,7 @@ class Arena:
     def __init__(self, nbytes: int, *, fd: int | None = None):
         if nbytes < 0:
             raise StateError(f"an arena of {nbytes} bytes; give a size of at least 0")
+        self._is_owner = fd is None
         self.fd = _anonymous_fd(max(nbytes, 1)) if fd is None else fd
         self.nbytes = nbytes
         self.id = f"{os.getpid()}-{next(_serials)}"
@@ -84,15 +85,19 @@ class Arena:
         """Give the memory back; where slices of `view` are still alive, when the last one dies."""
         if self.fd < 0:
             return
-        os.close(self.fd)
-        self.fd = -1
+        fd, self.fd = self.fd, -1
         try:
             self.view.release()
             self._map.close()
+            if self._is_owner:
+                # An engine may still map it: the pages go now, not when that process ends.
+                os.ftruncate(fd, 0)
         except BufferError:
             # An array over a slice keeps the mapping alive and unmaps it when collected.
             self.view = memoryview(b"")
             del self._map
+        finally:
+            os.close(fd)
 
     def __repr__(self) -> str:
         return f"<Arena {self.id} {self.nbytes} bytes{' closed' if self.is_closed else ''}>"

@@ -116,3 +116,21 @@ def test_closing_a_pool_closes_idle_arenas():
     pool.release(arena)
     pool.close()
     assert arena.is_closed
+
+
+def test_a_closed_arena_gives_its_pages_back_though_another_mapping_is_left():
+    arena = Arena(1 << 20)
+    arena.view[:4] = b"data"
+    other = Arena.from_fd(os.dup(arena.fd), arena.nbytes)
+    assert os.fstat(other.fd).st_blocks > 0
+    arena.close()
+    assert os.fstat(other.fd).st_blocks == 0
+    other.close()
+
+
+def test_closing_a_borrowed_arena_leaves_the_owners_bytes():
+    arena = Arena(4096)
+    arena.view[:4] = b"data"
+    Arena.from_fd(os.dup(arena.fd), arena.nbytes).close()
+    assert bytes(arena.view[:4]) == b"data"
+    arena.close()
