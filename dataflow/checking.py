@@ -19,7 +19,7 @@ from dataflow.stepping import Compute, PipelineRun, Step
 WAIT_PREFIX = "wait:"
 """Prefix of hints that state the seconds without a group after an op."""
 
-_JOB_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
+_JOB_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 _MODEL_NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,63}")
 
 
@@ -105,7 +105,7 @@ def _check_names(job: JobSpec) -> None:
     """Names that end up in paths, keys and attributes."""
     if not isinstance(job.name, str) or not _JOB_NAME.fullmatch(job.name):
         raise PipelineError(
-            f"job name {job.name!r} is not usable; take up to 128 letters, digits, '-', '_' and "
+            f"job name {job.name!r} is not usable; take up to 64 letters, digits, '-', '_' and "
             "'.', beginning with a letter or digit"
         )
     if not job.models:

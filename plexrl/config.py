@@ -43,8 +43,6 @@ class StateConfig:
     host_budget_bytes: int = 64 << 20
     """Host memory for states of one group, in bytes. Some six states of the tiny example model; a
     real model says in its error how much it needs."""
-    device_budget_bytes: int | None = None
-    """Device memory for states of one group, in bytes; None: what the engine's network takes."""
     pressure_timeout_s: float = 30.0
     """Seconds an allocation waits for the background writer to make room. Far above one write of a
     full budget to a slow disk."""
@@ -59,8 +57,6 @@ class StateConfig:
         if not self.store:
             raise ConfigError("plexrl.state.store is empty; name a folder for the Zarr store")
         _at_least("state", self, ("host_budget_bytes", "keep_durable"), 1)
-        if self.device_budget_bytes is not None:
-            _at_least("state", self, ("device_budget_bytes",), 1)
         _positive("state", self, ("pressure_timeout_s",))
 
 

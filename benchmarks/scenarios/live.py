@@ -20,7 +20,11 @@ from solver.trace import busy_s
 SEED = 0
 TIMEOUT_S = 900.0
 
-TOOL_DELAY_S = {2: 0.0, 3: 0.15, 4: 0.30}
+NUM_PROMPTS = 24
+"""Prompts per iteration, 8 samples each: functions of 50 to 300 ms, as short as a function of a
+real job ever gets against handoffs of a few."""
+
+TOOL_DELAY_S = {2: 0.0, 3: 0.25, 4: 0.5}
 """k → median seconds the calculator answers late, so that the sum of busy times is at least 1.3
 times the longest job: between the two terms any order would do."""
 
@@ -75,6 +79,7 @@ def _job(base: str, name: str, seed: int, iterations: int, delay_s: float) -> Jo
         iterations=iterations,
         name=name,
         seed=SEED + seed,
+        num_prompts=NUM_PROMPTS,
         slowdown_limit=10.0,
         commit_every=iterations,
     )

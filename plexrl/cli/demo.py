@@ -14,9 +14,9 @@ from dataflow.jobs import JobSpec
 from dataflow.pipelines import grpo
 from plexrl.cli.base_model import shown_base
 from plexrl.cli.comparing import run_and_report
-from plexrl.cli.local import local_cluster
 from plexrl.cli.outputs import OutputFolder
 from plexrl.cli.report import Report
+from plexrl.runtime.cluster import LocalCluster
 
 HOST_BUDGET_BYTES = 32 << 20
 """Three states of the tiny model: too few for three jobs that commit, so states travel through
@@ -92,7 +92,7 @@ def run_demo(
             console.print(f"{job.name}: {job.description}", highlight=False)
         store = store_of(output.path)
         clear_store(store)
-        with local_cluster(groups=1, store=store, host_budget_bytes=HOST_BUDGET_BYTES) as cluster:
+        with LocalCluster(groups=1, store=store, host_budget_bytes=HOST_BUDGET_BYTES) as cluster:
             return run_and_report(
                 cluster, jobs, output, console, seed=seed, is_compared=True, title="plexrl demo"
             )

@@ -20,12 +20,12 @@ from plexrl.cli.building import build_job
 from plexrl.cli.comparing import run_and_report
 from plexrl.cli.guarding import FAILED, guarded
 from plexrl.cli.jobfile import read_job_file
-from plexrl.cli.local import local_cluster
 from plexrl.cli.outputs import OutputFolder
 from plexrl.cli.report import Report
 from plexrl.cli.tables import render
 from plexrl.errors import InputError, JobFileError
 from plexrl.runtime.client import job_facts
+from plexrl.runtime.cluster import LocalCluster
 from plexrl.runtime.registry import JobRegistry
 
 app = typer.Typer(
@@ -85,7 +85,7 @@ def run(
     with guarded(console, is_json=is_json, store=store):
         jobs = _read_jobs(files, console)
         folder = OutputFolder(output)
-        with local_cluster(groups=groups, store=store) as cluster:
+        with LocalCluster(groups=groups, store=store) as cluster:
             report = run_and_report(
                 cluster, jobs, folder, console, seed=jobs[0].seed, is_compared=compare
             )
@@ -104,7 +104,7 @@ def resume(
     with guarded(console, is_json=is_json, store=store):
         jobs = _unfinished_jobs(store)
         folder = OutputFolder(output)
-        with local_cluster(groups=groups, store=store) as cluster:
+        with LocalCluster(groups=groups, store=store) as cluster:
             report = run_and_report(
                 cluster,
                 jobs,

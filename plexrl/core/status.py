@@ -77,6 +77,8 @@ class GroupStatus:
     """Tier → states (``job/model@version``) in it."""
     engine_pid: int | None = None
     num_engine_starts: int = 0
+    warning: str = ""
+    """A trouble that goes on, e.g. the last failed write to the store; empty if none."""
 
 
 @dataclass(frozen=True, slots=True)

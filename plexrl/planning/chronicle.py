@@ -12,7 +12,7 @@ MAX_SOLVES = 512
 """Solves remembered: at the usual period more than an hour."""
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class Actual:
     """Iterations of one job under one plan."""
 
@@ -24,7 +24,7 @@ class Actual:
         return {"iterations": self.num, "mean_s": self.total_s / self.num if self.num else None}
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class Solve:
     """One adopted proposal and the iterations that ended while it was in force."""
 

@@ -45,7 +45,7 @@ class Quantiles:
         return ordered[low] + (position - low) * (ordered[high] - ordered[low])
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class OpProfile:
     """One op of a job; all in seconds."""
 

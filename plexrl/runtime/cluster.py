@@ -13,6 +13,7 @@ import dask.config
 from distributed import Client, Nanny, Scheduler, SpecCluster
 
 from plexrl.planning.config import PlanningConfig
+from plexrl.runtime import undisturbed
 from plexrl.runtime.client import Cluster
 from plexrl.runtime.configuration import Settings, read
 from plexrl.runtime.gate import RESOURCE_PREFIX
@@ -44,8 +45,6 @@ class LocalCluster(Cluster):
         Folder of the Zarr store.
     host_budget_bytes
         Host memory for states, per group.
-    device_budget_bytes
-        Device memory for states, per group.
     planning
         Settings of the planning loop.
     dashboard_address
@@ -67,13 +66,10 @@ class LocalCluster(Cluster):
         cpu_workers: int | None = None,
         store: str | Path | None = None,
         host_budget_bytes: int | None = None,
-        device_budget_bytes: int | None = None,
         planning: PlanningConfig | None = None,
         dashboard_address: str | None = "127.0.0.1:0",
     ) -> None:
-        settings = _settings(
-            groups, cpu_workers, store, host_budget_bytes, device_budget_bytes, planning
-        )
+        settings = _settings(groups, cpu_workers, store, host_budget_bytes, planning)
         with dask.config.set(DASK_SETTINGS):
             self._dask = SpecCluster(
                 workers=_worker_specs(settings),
@@ -115,6 +111,7 @@ def _worker_specs(settings: Settings) -> dict[str, dict[str, Any]]:
         "silence_logs": logging.ERROR,
         "dashboard": False,
         "host": "127.0.0.1",
+        "preload": [*dask.config.get("distributed.worker.preload"), undisturbed.__name__],
     }
     specs: dict[str, dict[str, Any]] = {}
     for index in range(settings.cluster.groups):
@@ -136,7 +133,6 @@ def _settings(
     cpu_workers: int | None,
     store: str | Path | None,
     host_budget_bytes: int | None,
-    device_budget_bytes: int | None,
     planning: PlanningConfig | None,
 ) -> Settings:
     settings = read()
@@ -144,7 +140,6 @@ def _settings(
     state = {
         "store": None if store is None else str(store),
         "host_budget_bytes": host_budget_bytes,
-        "device_budget_bytes": device_budget_bytes,
     }
     settings = replace(
         settings,

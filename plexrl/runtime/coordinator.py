@@ -10,16 +10,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
-from dataflow.calls import Trained, VersionToken
-from plexrl.core.jobs import JobEntry, JobFacts, JobTable
+from plexrl.core.jobs import JobFacts, JobTable
 from plexrl.core.status import (
     ClusterStatus,
-    GroupStatus,
     JobState,
-    JobStatus,
 )
 from plexrl.errors import JobError
 from plexrl.planning.planner import GroupFacts, PlannedJob, Planner, Proposal
+from plexrl.runtime.commits import CommitLog
+from plexrl.runtime.groups import GroupTable
 from plexrl.runtime.ledger import FunctionEntry, Ledger
 from plexrl.runtime.messages import (
     CommittedModel,
@@ -29,7 +28,8 @@ from plexrl.runtime.messages import (
     IterationCommitted,
     Trace,
 )
-from plexrl.services.reports import LeaseEnded, LeaseStarted, Report, ServiceSnapshot
+from plexrl.runtime.snapshot import Moment, Tables, cluster_status
+from plexrl.services.reports import LeaseEnded, LeaseStarted, Report
 from solver.dispatch.arbiter import Arbiter
 from solver.dispatch.events import (
     TICKS_PER_S,
@@ -46,7 +46,7 @@ from solver.dispatch.events import (
     Woke,
 )
 from solver.dispatch.instructions import Instruction
-from solver.trace import IterationRecord, LeaseRecord
+from solver.trace import IterationRecord
 
 
 class Coordinator:
@@ -68,13 +68,8 @@ class Coordinator:
         self.epoch_s = epoch_s
         self.jobs = JobTable()
         self._ledger = Ledger(epoch_s)
-        self._workers: dict[str, str] = {}
-        self._budgets: dict[str, int] = {}
-        self._snapshots: dict[str, ServiceSnapshot] = {}
-        self._busy_s: dict[str, float] = {}
-        self._tokens: dict[str, dict[str, VersionToken]] = {}
-        self._commits: dict[tuple[str, int], tuple[IterationRecord, VersionToken]] = {}
-        """Committed by a service, not yet confirmed by a driver."""
+        self.groups = GroupTable()
+        self._commits = CommitLog()
         self._instructions: list[Instruction] = []
 
     def take_instructions(self) -> tuple[Instruction, ...]:
@@ -85,25 +80,16 @@ class Coordinator:
 
     def group_up(self, group: GroupFacts, worker: str, budget_bytes: int, now_s: float) -> None:
         """A group's worker joined, with this much host memory for states."""
-        self._workers[group.name] = worker
-        self._budgets[group.name] = budget_bytes
+        self.groups.add(group.name, worker, budget_bytes)
         self.planner.group_added(group)
         self._tell(GroupAdded(group.name), now_s)
 
     def group_down(self, group: str, now_s: float) -> None:
         """A group's worker is gone."""
-        self._workers.pop(group, None)
+        self.groups.remove(group)
         self._ledger.lost(group, now_s)
         self.planner.group_lost(group)
         self._tell(GroupLost(group), now_s)
-
-    def worker_of(self, group: str) -> str | None:
-        """Address of a group's worker; None while there is none."""
-        return self._workers.get(group)
-
-    def groups(self) -> tuple[str, ...]:
-        """Groups that have a worker."""
-        return tuple(self._workers)
 
     def submit(self, facts: JobFacts, now_s: float) -> str:
         """Place a job that arrives; returns its group.
@@ -113,7 +99,7 @@ class Coordinator:
         JobError
             The name is taken, there is no group, or none is large enough.
         """
-        if not self._workers:
+        if not self.groups.names():
             raise JobError(
                 f"job {facts.name!r} has no group to run on: no worker announces a resource "
                 "llm:<group>; start workers with one (plexrl.LocalCluster does)"
@@ -138,7 +124,7 @@ class Coordinator:
 
     def _require_room(self, facts: JobFacts) -> None:
         """Raise unless a group's host memory can hold one version and the next beside it."""
-        largest = max(self._budgets.values())
+        largest = self.groups.largest_budget_bytes()
         if facts.memory_bytes > largest:
             raise JobError(
                 f"job {facts.name!r} needs {facts.memory_bytes} bytes of host memory on one group "
@@ -172,8 +158,7 @@ class Coordinator:
                         ended_s=record.ended_s - self.epoch_s,
                     )
                 )
-                self._tokens.setdefault(job, {}).update({t.model: t for t in tokens})
-                self._commits.pop((job, record.iteration), None)
+                self._commits.confirm(job, record.iteration, tokens)
             case DriverEnded(job=job, at_s=at_s, error=error):
                 self.end(job, JobState.FAILED if error else JobState.FINISHED, at_s, error)
         return job
@@ -181,18 +166,14 @@ class Coordinator:
     def _catch_up(self, job: str, index: int) -> None:
         """Note iterations that were committed while the driver that ran them died."""
         entry = self.jobs[job]
-        for iteration in range(entry.num_committed, index):
-            record, token = self._commits.pop((job, iteration), (None, None))
-            if record is None or token is None:
-                return
-            before = entry.iterations[-1].ended_s if entry.iterations else entry.arrived_s
-            self.jobs.commit(replace(record, started_s=before))
-            self._tokens.setdefault(job, {})[token.model] = token
-            entry = self.jobs[job]
+        for record in self._commits.catch_up(job, entry.num_committed, index):
+            before = self.jobs[job].iterations
+            started_s = before[-1].ended_s if before else entry.arrived_s
+            self.jobs.commit(replace(record, started_s=started_s))
 
     def models(self, job: str) -> Mapping[str, CommittedModel]:
         """Models of a job, as far as they are committed."""
-        tokens = self._tokens.get(job, {})
+        tokens = self._commits.tokens(job)
         return {
             name: CommittedModel(options, tokens.get(name))
             for name, options in self.jobs[job].facts.models.items()
@@ -254,22 +235,14 @@ class Coordinator:
                     self._ledger.started(function_id, at_s)
                     self._tell(Started(function_id), now_s)
             case LeaseEnded():
-                self._snapshots[report.group] = report.snapshot
-                held_s = report.ended_s - report.started_s
-                self._busy_s[report.group] = self._busy_s.get(report.group, 0.0) + held_s
+                self.groups.note(report)
                 record = self._ledger.ended(report)
                 if record is not None:
                     if report.trained is not None:
-                        self._note_commit(record, report.trained)
+                        self._commits.note(record, report.trained)
                     if record.iteration >= 0:
                         self.planner.observe(record)
                     self._tell(Ended(report.id), now_s)
-
-    def _note_commit(self, lease: LeaseRecord, trained: Trained) -> None:
-        record = IterationRecord(
-            lease.job, lease.iteration, lease.ready_s, lease.ended_s, trained.metrics
-        )
-        self._commits[lease.job, lease.iteration] = (record, trained.token)
 
     def withdrawn(self, function_id: str, now_s: float) -> None:
         """A function was cancelled, or failed before its lease began."""
@@ -311,91 +284,11 @@ class Coordinator:
         num_errors
             Errors inside the plugin so far.
         """
-        reasons = {w.job: (w.op, w.reason) for w in self.arbiter.waiting(self._ticks(now_s))}
-        return ClusterStatus(
-            now_s=now_s - self.epoch_s,
-            jobs=tuple(
-                self._job_status(self.jobs[name], reasons, cpu_phases) for name in self.jobs.names()
-            ),
-            groups=tuple(self._group_status(group, now_s) for group in self._workers),
-            plan=self.planner.status(),
-            num_errors=num_errors,
+        tables = Tables(self.jobs, self.groups, self._ledger, self.arbiter)
+        moment = Moment(
+            now_s - self.epoch_s, self._ticks(now_s), self.epoch_s, cpu_phases, num_errors
         )
-
-    def _job_status(
-        self,
-        entry: JobEntry,
-        reasons: Mapping[str, tuple[str, str]],
-        cpu_phases: Mapping[str, str],
-    ) -> JobStatus:
-        name = entry.facts.name
-        phase, waits_for = self._phase(entry, reasons, cpu_phases)
-        rewards = [
-            value
-            for record in entry.iterations
-            for key, value in record.metrics
-            if key == "reward_mean"
-        ]
-        spans = [record.ended_s - record.started_s for record in entry.iterations]
-        return JobStatus(
-            name=name,
-            state=entry.state,
-            group=entry.group,
-            iteration=entry.num_committed,
-            iterations=entry.facts.iterations,
-            phase=phase,
-            waits_for=waits_for,
-            reward_first=rewards[0] if rewards else None,
-            reward_last=rewards[-1] if rewards else None,
-            metrics=dict(entry.iterations[-1].metrics) if entry.iterations else {},
-            iteration_s=sum(spans) / len(spans) if spans else None,
-            slowdown_limit=entry.facts.slowdown_limit,
-            started_s=entry.arrived_s if entry.started_s is None else entry.started_s,
-            ended_s=entry.ended_s,
-            error=entry.error,
-        )
-
-    def _phase(
-        self,
-        entry: JobEntry,
-        reasons: Mapping[str, tuple[str, str]],
-        cpu_phases: Mapping[str, str],
-    ) -> tuple[str, str]:
-        name = entry.facts.name
-        if entry.state.is_terminal:
-            return "", ""
-        holder = self.arbiter.holder(entry.group)
-        if holder is not None and holder.function.job == name:
-            return holder.function.op, ""
-        if name in reasons:
-            return reasons[name]
-        if name in cpu_phases:
-            return cpu_phases[name], f"{cpu_phases[name]} on a CPU worker"
-        if not entry.driver:
-            return "", "a worker without a group, for its driver"
-        return "", "its driver"
-
-    def _group_status(self, group: str, now_s: float) -> GroupStatus:
-        holder = self.arbiter.holder(group)
-        function = holder.function if holder else None
-        entry = self._ledger[function.id] if function and function.id in self._ledger else None
-        held_for_s = now_s - entry.started_s if entry and entry.started_s is not None else 0.0
-        snapshot = self._snapshots.get(group, ServiceSnapshot())
-        return GroupStatus(
-            name=group,
-            worker=self._workers.get(group, ""),
-            holder=function.job if function else "",
-            function=function.op if function else "",
-            held_for_s=held_for_s,
-            busy_s=self._busy_s.get(group, 0.0),
-            num_waiting=self.arbiter.num_waiting(group),
-            traffic=snapshot.traffic,
-            host_used_bytes=snapshot.host_used_bytes,
-            host_budget_bytes=snapshot.host_budget_bytes,
-            resident=snapshot.resident,
-            engine_pid=snapshot.engine_pid,
-            num_engine_starts=snapshot.num_engine_starts,
-        )
+        return cluster_status(tables, self.planner.status(), moment)
 
     def _tell(self, event: Event, now_s: float) -> None:
         self._instructions.extend(self.arbiter.handle(event, self._ticks(now_s)))

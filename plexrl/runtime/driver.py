@@ -56,7 +56,7 @@ NO_ITERATION = -1
 """Iteration of calls outside any iteration: opening a model, exporting it."""
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class Position:
     """Where a job stands: what the next iteration is built from."""
 
@@ -69,7 +69,7 @@ class Position:
     versions: dict[str, int]
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class InFlight:
     """One iteration that was submitted."""
 
@@ -144,7 +144,7 @@ class JobDriver:
         """Open the models on the job's group and find where to go on."""
         nodes = {name: self._attach_node(spec, name) for name in spec.models}
         futures = self._client.compute(list(nodes.values()), optimize_graph=False)
-        results: list[Attached] = await self._client.gather(futures)
+        results: list[Attached] = [await future for future in futures]
         attached = dict(zip(nodes, results, strict=True))
         trainable = [attached[n] for n, model in spec.models.items() if model.is_trainable]
         first = min(trainable, key=lambda a: a.iteration)
@@ -258,8 +258,10 @@ class JobDriver:
         started_s = self._clock()
         for _ in range(first, spec.iterations):
             in_flight = await queue.get()
-            results: list[Trained] = await self._client.gather(list(in_flight.trained.values()))
-            await self._client.gather(in_flight.others)
+            # One by one: a gather that fails leaves Dask's helper tasks to complain later.
+            results: list[Trained] = [await future for future in in_flight.trained.values()]
+            for future in in_flight.others:
+                await future
             ended_s = self._clock()
             self._send(
                 IterationCommitted(

@@ -67,7 +67,7 @@ class Drive:
 class Upcoming:
     """What a group is expected to serve next."""
 
-    prefetch: tuple[str, str] | None
+    prefetch: tuple[str, str]
     """``(job, model)`` to bring to host memory now."""
     order: tuple[tuple[str, str], ...]
     """``(job, model)`` by expected next use, soonest first."""

@@ -11,7 +11,6 @@ import logging
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import replace
 from typing import Any
 
 from distributed import Scheduler
@@ -20,14 +19,16 @@ from distributed.diagnostics.plugin import SchedulerPlugin
 from dataflow.annotations import ANNOTATION, read_annotation
 from dataflow.errors import DataflowError
 from plexrl.clock import Clock, system_clock
-from plexrl.core.status import JobState
 from plexrl.errors import JobError
 from plexrl.planning.config import PlanningConfig
 from plexrl.planning.planner import GroupFacts, Planner, solve
 from plexrl.runtime import messages
 from plexrl.runtime.coordinator import Coordinator
+from plexrl.runtime.desk import Desk
+from plexrl.runtime.drivers import DriverPlacement
 from plexrl.runtime.gate import Gate, group_of
-from plexrl.runtime.messages import Drive, Submission, Upcoming, pack, unpack
+from plexrl.runtime.messages import unpack
+from plexrl.runtime.outbox import Outbox
 from solver.dispatch.arbiter import Arbiter
 from solver.dispatch.events import TICKS_PER_S
 from solver.dispatch.instructions import Admit, Prefetch, WakeAt
@@ -79,15 +80,14 @@ class PlexRLScheduler(SchedulerPlugin):
         self._tasks: set[asyncio.Task[None]] = set()
         self._llm_keys: set[Any] = set()
         self._denied: dict[Any, Exception] = {}
-        self._drives: dict[str, Drive] = {}
         self._unserved: dict[Any, str] = {}
         self._is_draining = False
-        self._num_drives = 0
 
     async def start(self, scheduler: Scheduler) -> None:
         """Take over: handlers, groups that are already there, the periodic passes."""
         self._scheduler = scheduler
         self._gate = Gate(scheduler)
+        self._outbox = Outbox(scheduler)
         self._coordinator = Coordinator(
             Planner(self._planning),
             Arbiter(
@@ -95,14 +95,18 @@ class PlexRLScheduler(SchedulerPlugin):
             ),
             self._clock(),
         )
-        scheduler.handlers |= {
-            messages.SUBMIT: self.submit,
-            messages.CANCEL: self.cancel,
-            messages.STATUS: self.status,
-            messages.TRACE: self.trace,
-            messages.PLAN: self.plan,
-            messages.MODELS: self.models,
-        }
+        self._drivers = DriverPlacement(self._run)
+        desk = Desk(
+            self._coordinator,
+            self._drivers,
+            stop_driver=self._outbox.stop,
+            let_go=self._let_go,
+            settle=self._settle,
+            cpu_phases=self._cpu_phases,
+            num_errors=lambda: self._num_errors,
+            clock=self._clock,
+        )
+        scheduler.handlers |= desk.handlers()
         scheduler.stream_handlers |= {
             messages.REPORT: self.handle_report,
             messages.DRIVER: self.handle_driver,
@@ -125,7 +129,7 @@ class PlexRLScheduler(SchedulerPlugin):
             group = group_of(resources)
             if group is None:
                 self._gate.add_ordinary_worker(worker)
-                self._place_drivers()
+                self._settle()
                 return
             # Host memory bounds what is resident at once, not who may share the group: states
             # beyond the budget wait in the store.
@@ -141,14 +145,12 @@ class PlexRLScheduler(SchedulerPlugin):
         del scheduler, stimulus_id, kwargs
         with self._guarded("remove_worker"):
             self._gate.remove_worker(worker)
-            for group in self._coordinator.groups():
-                if self._coordinator.worker_of(group) == worker:
-                    self._coordinator.group_down(group, self._clock())
+            for group in self._coordinator.groups.of_worker(worker):
+                self._coordinator.group_down(group, self._clock())
             for entry in self._coordinator.jobs.active():
                 if entry.driver == worker:
                     self._coordinator.jobs.set_driver(entry.facts.name, "")
-            self._place_drivers()
-            self._drain_soon()
+            self._settle()
 
     def update_graph(
         self,
@@ -212,43 +214,6 @@ class PlexRLScheduler(SchedulerPlugin):
                 self._coordinator.jobs.set_driver(job, worker)
             self._drain_soon()
 
-    async def submit(self, payload: bytes) -> None:
-        """Place a job and start its driver."""
-        submission: Submission = unpack(payload)
-        name = submission.facts.name
-        self._coordinator.submit(submission.facts, self._clock())
-        self._drives[name] = Drive(name, submission.spec, self._run, submission.is_resumed)
-        self._place_drivers()
-        self._drain_soon()
-
-    async def cancel(self, job: str) -> None:
-        """End a job; what it committed stays."""
-        entry = self._coordinator.jobs[job]
-        if entry.state.is_terminal:
-            return
-        if entry.driver:
-            self._scheduler.worker_send(entry.driver, {"op": messages.STOP, "job": job})
-        self._coordinator.end(job, JobState.CANCELLED, self._clock())
-        self._let_go(job)
-        self._drain_soon()
-
-    async def status(self) -> bytes:
-        """Snapshot for people: a `ClusterStatus`."""
-        now_s = self._clock()
-        return pack(self._coordinator.status(now_s, self._cpu_phases(), self._num_errors))
-
-    async def trace(self) -> bytes:
-        """The execution log so far: a `Trace`."""
-        return pack(self._coordinator.trace())
-
-    async def plan(self) -> bytes:
-        """The plan in force and the history of solves, as JSON types."""
-        return pack(self._coordinator.planner.plan_json())
-
-    async def models(self, job: str) -> bytes:
-        """Models of a job, as far as they are committed: name → `CommittedModel`."""
-        return pack(self._coordinator.models(job))
-
     def _hold(self, key: Any, annotation: object) -> None:
         self._llm_keys.add(key)
         try:
@@ -292,16 +257,17 @@ class PlexRLScheduler(SchedulerPlugin):
             case Admit(id=key, groups=groups):
                 self._admit(key, groups[0])
             case Prefetch(group=group, job=job, op=op):
-                worker = self._coordinator.worker_of(group)
-                if worker is not None:
-                    self._send_upcoming(worker, group, job, op)
+                row = self._coordinator.groups.get(group)
+                if row is not None:
+                    order = self._coordinator.planner.upcoming(group, job, op)
+                    self._outbox.upcoming(row.worker, order)
             case WakeAt(tick=tick):
                 delay_s = tick / TICKS_PER_S - (self._clock() - self._coordinator.epoch_s)
                 asyncio.get_running_loop().call_later(max(0.0, delay_s), self._wake)
 
     def _admit(self, key: Any, group: str) -> None:
-        worker = self._coordinator.worker_of(group)
-        if worker is not None and self._gate.admit(key, worker):
+        row = self._coordinator.groups.get(group)
+        if row is not None and self._gate.admit(key, row.worker):
             self._coordinator.admitted(key, group)
             self._unserved.pop(key, None)
         else:
@@ -312,37 +278,19 @@ class PlexRLScheduler(SchedulerPlugin):
             self._coordinator.wake(self._clock())
             self._drain_soon()
 
-    def _send_upcoming(self, worker: str, group: str, job: str, op: str) -> None:
-        order = self._coordinator.planner.upcoming(group, job, op)
-        payload = pack(
-            Upcoming((job, model_of(op)), tuple((job, model_of(op)) for job, op in order))
+    def _settle(self) -> None:
+        """Place drivers that have no worker, and carry out what the arbiter answered."""
+        self._drivers.place(
+            self._coordinator.jobs, self._gate.ordinary_workers(), self._outbox.drive
         )
-        self._scheduler.worker_send(worker, {"op": messages.UPCOMING, "payload": payload})
-
-    def _place_drivers(self) -> None:
-        """Start the drivers of active jobs that have none, on the ordinary worker with fewest."""
-        workers = self._gate.ordinary_workers()
-        active = self._coordinator.jobs.active()
-        for entry in active:
-            name = entry.facts.name
-            if entry.driver or name not in self._drives or not workers:
-                continue
-            load = {w: sum(e.driver == w for e in self._coordinator.jobs.active()) for w in workers}
-            worker = min(workers, key=lambda w: (load[w], w))
-            self._coordinator.jobs.set_driver(name, worker)
-            self._num_drives += 1
-            # A driver that starts again must not meet the keys of the one before it, and goes
-            # on from whatever that one committed.
-            drive = replace(self._drives[name], run=f"{self._run}{self._num_drives}")
-            self._drives[name] = replace(drive, is_resumed=True)
-            self._scheduler.worker_send(worker, {"op": messages.DRIVE, "payload": pack(drive)})
+        self._drain_soon()
 
     def _let_go(self, job: str) -> None:
         """A job ended: its group may forget it once it is durable."""
-        self._drives.pop(job, None)
-        worker = self._coordinator.worker_of(self._coordinator.jobs[job].group)
-        if worker is not None:
-            self._scheduler.worker_send(worker, {"op": messages.FORGET, "job": job})
+        self._drivers.remove(job)
+        row = self._coordinator.groups.get(self._coordinator.jobs[job].group)
+        if row is not None:
+            self._outbox.forget(row.worker, job)
 
     def _cpu_phases(self) -> dict[str, str]:
         """Job → phase of its ordinary task that runs right now."""
@@ -366,8 +314,7 @@ class PlexRLScheduler(SchedulerPlugin):
                         self._admit(key, group)
                     else:
                         del self._unserved[key]
-                self._place_drivers()
-                self._drain_soon()
+                self._settle()
 
     async def _plan(self) -> None:
         planner = self._coordinator.planner
@@ -392,8 +339,3 @@ class PlexRLScheduler(SchedulerPlugin):
             # Whatever it is, one hook that fails must not take the scheduler along.
             self._num_errors += 1
             logger.exception("error in %s of the PlexRL plugin", hook)
-
-
-def model_of(op: str) -> str:
-    """Model of an op: ``actor`` of ``actor.rollout.0``."""
-    return op.split(".", 1)[0]

@@ -118,8 +118,7 @@ class _ServiceHost:
     def _expect(self, payload: bytes) -> None:
         upcoming = unpack(payload)
         self._service.set_next_use(upcoming.order)
-        if upcoming.prefetch is not None:
-            self._service.prefetch(*upcoming.prefetch)
+        self._service.prefetch(*upcoming.prefetch)
 
     def _forget(self, job: str) -> None:
         self._pool.submit(_logged, self._service.forget_job, job, self._state.pressure_timeout_s)

@@ -29,7 +29,7 @@ class OpenModel:
     num_versions: int
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class ResidentEngine:
     """An engine process and what its device holds."""
 

@@ -8,7 +8,7 @@ from solver.dispatch.lifecycle import Entry
 from solver.dispatch.orders import PlanIndex
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class Progress:
     """One job as seen through its functions."""
 

@@ -44,10 +44,7 @@ def small_job(base):
         options = settings.pop("task_options", {})
         chosen = tasks.task(task, **options)
         judged = chosen.reward(seed)
-        if isinstance(judged, LateJudge):
-            judged = replace(judged, verifier=reward)
-        else:
-            judged = reward
+        judged = replace(judged, verifier=reward) if isinstance(judged, LateJudge) else reward
         return plexrl.grpo(
             model=base,
             task=replace(chosen, reward=lambda _seed: judged),

@@ -6,9 +6,9 @@ import dask
 import pytest
 
 import plexrl
+from dataflow.calls import VersionToken
 from dataflow.errors import NoServiceError
 from dataflow.iteration import build_iteration
-from dataflow.calls import VersionToken
 
 pytestmark = pytest.mark.slow
 

@@ -1,5 +1,6 @@
 """Several real jobs on one group: what they learn is what they learn alone."""
 
+import itertools
 import os
 import signal
 
@@ -52,7 +53,7 @@ def test_leases_of_a_group_never_overlap(cluster, small_job):
         run.result(TIMEOUT_S)
     leases = sorted(cluster.trace().leases, key=lambda lease: lease.started_s)
     assert leases
-    for before, after in zip(leases, leases[1:], strict=False):
+    for before, after in itertools.pairwise(leases):
         assert after.started_s >= before.ended_s, (before, after)
 
 

@@ -14,7 +14,6 @@ from plexrl.errors import ConfigError
         (ClusterConfig, "worker_ttl_s", 0.0),
         (StateConfig, "store", ""),
         (StateConfig, "host_budget_bytes", 0),
-        (StateConfig, "device_budget_bytes", 0),
         (StateConfig, "pressure_timeout_s", float("nan")),
         (EngineConfig, "call_timeout_s", float("inf")),
     ],

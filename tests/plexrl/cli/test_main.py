@@ -18,7 +18,7 @@ def nothing_starts(monkeypatch, tmp_path):
     def started(*_args, **_kwargs):
         raise AssertionError("something was started")
 
-    monkeypatch.setattr(main, "local_cluster", started)
+    monkeypatch.setattr(main, "LocalCluster", started)
     monkeypatch.setattr(base_model, "tiny_base", started)
     monkeypatch.chdir(tmp_path)
 

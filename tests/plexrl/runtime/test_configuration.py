@@ -23,11 +23,8 @@ def test_values_set_in_dask_are_read():
 
 
 def test_units_may_be_written_out():
-    settings = read(
-        {"engines": {"call_timeout_s": "2 minutes"}, "state": {"device_budget_bytes": None}}
-    )
+    settings = read({"engines": {"call_timeout_s": "2 minutes"}})
     assert settings.engines.call_timeout_s == 120.0
-    assert settings.state.device_budget_bytes is None
 
 
 def test_whole_numbers_serve_as_seconds():

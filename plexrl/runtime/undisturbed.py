@@ -1,7 +1,7 @@
-"""Loaded by every worker the command line starts: Ctrl-C is for the command, not for its workers.
+"""Loaded by every worker of a local cluster: Ctrl-C is for the user's process, not for its workers.
 
 A terminal sends Ctrl-C to all processes of the group. Workers that took it would be gone before
-the command has told them to write what is committed.
+that process has told them to write what is committed.
 """
 
 from __future__ import annotations

@@ -1,0 +1,102 @@
+"""What clients may ask of the scheduler side: handlers of Dask's RPC, answers as bytes."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+
+from plexrl.clock import Clock
+from plexrl.core.status import JobState
+from plexrl.runtime import messages
+from plexrl.runtime.coordinator import Coordinator
+from plexrl.runtime.drivers import DriverPlacement
+from plexrl.runtime.messages import Submission, pack, unpack
+
+Handler = Callable[..., Awaitable[bytes | None]]
+
+
+class Desk:
+    """Serves clients.
+
+    Parameters
+    ----------
+    coordinator, drivers
+        What is asked about, and changed.
+    stop_driver
+        Ends the driver of a job on a worker.
+    let_go
+        Lets the group of a job that ended forget it.
+    settle
+        Places drivers and carries out what the arbiter answered.
+    cpu_phases
+        Job → phase of its ordinary task that runs right now.
+    num_errors
+        Errors inside the plugin so far.
+    """
+
+    def __init__(
+        self,
+        coordinator: Coordinator,
+        drivers: DriverPlacement,
+        *,
+        stop_driver: Callable[[str, str], None],
+        let_go: Callable[[str], None],
+        settle: Callable[[], None],
+        cpu_phases: Callable[[], Mapping[str, str]],
+        num_errors: Callable[[], int],
+        clock: Clock,
+    ) -> None:
+        self._coordinator = coordinator
+        self._drivers = drivers
+        self._stop_driver = stop_driver
+        self._let_go = let_go
+        self._settle = settle
+        self._cpu_phases = cpu_phases
+        self._num_errors = num_errors
+        self._clock = clock
+
+    def handlers(self) -> dict[str, Handler]:
+        """Name of the RPC → handler."""
+        return {
+            messages.SUBMIT: self.submit,
+            messages.CANCEL: self.cancel,
+            messages.STATUS: self.status,
+            messages.TRACE: self.trace,
+            messages.PLAN: self.plan,
+            messages.MODELS: self.models,
+        }
+
+    async def submit(self, payload: bytes) -> None:
+        """Place a job and start its driver."""
+        submission: Submission = unpack(payload)
+        facts = submission.facts
+        self._coordinator.submit(facts, self._clock())
+        self._drivers.add(facts.name, submission.spec, is_resumed=submission.is_resumed)
+        self._settle()
+
+    async def cancel(self, job: str) -> None:
+        """End a job; what it committed stays."""
+        entry = self._coordinator.jobs[job]
+        if entry.state.is_terminal:
+            return
+        if entry.driver:
+            self._stop_driver(entry.driver, job)
+        self._coordinator.end(job, JobState.CANCELLED, self._clock())
+        self._let_go(job)
+        self._settle()
+
+    async def status(self) -> bytes:
+        """Snapshot for people: a `ClusterStatus`."""
+        now_s = self._clock()
+        return pack(self._coordinator.status(now_s, self._cpu_phases(), self._num_errors()))
+
+    async def trace(self) -> bytes:
+        """The execution log so far: a `Trace`."""
+        return pack(self._coordinator.trace())
+
+    async def plan(self) -> bytes:
+        """The plan in force and the history of solves, as JSON types."""
+        return pack(self._coordinator.planner.plan_json())
+
+    async def models(self, job: str) -> bytes:
+        """Models of a job, as far as they are committed: name → `CommittedModel`."""
+        return pack(self._coordinator.models(job))

@@ -1,0 +1,54 @@
+"""Which worker each job's driver lives in; a driver that lost its worker starts elsewhere."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import replace
+
+from plexrl.core.jobs import JobTable
+from plexrl.runtime.messages import Drive
+
+SendDrive = Callable[[str, Drive], None]
+"""Tells a worker, by its address, to start a driver."""
+
+
+class DriverPlacement:
+    """Places drivers on workers without a group, the one with fewest first.
+
+    Parameters
+    ----------
+    run
+        Id of this life of the cluster; with a count it tells all drivers apart.
+    """
+
+    def __init__(self, run: str) -> None:
+        self._run = run
+        self._num_drives = 0
+        self._drives: dict[str, Drive] = {}
+
+    def add(self, name: str, spec: bytes, *, is_resumed: bool) -> None:
+        """Take a job that needs a driver."""
+        self._drives[name] = Drive(name, spec, self._run, is_resumed)
+
+    def remove(self, name: str) -> None:
+        """Forget a job that ended."""
+        self._drives.pop(name, None)
+
+    def place(self, jobs: JobTable, workers: tuple[str, ...], send: SendDrive) -> None:
+        """Start a driver for every active job that has none, as far as there are workers."""
+        active = jobs.active()
+        load = Counter(entry.driver for entry in active if entry.driver)
+        for entry in active:
+            name = entry.facts.name
+            if entry.driver or name not in self._drives or not workers:
+                continue
+            worker = min(workers, key=lambda address: (load[address], address))
+            load[worker] += 1
+            jobs.set_driver(name, worker)
+            self._num_drives += 1
+            # A driver that starts again must not meet the keys of the one before it, and goes
+            # on from whatever that one committed.
+            drive = replace(self._drives[name], run=f"{self._run}{self._num_drives}")
+            self._drives[name] = replace(drive, is_resumed=True)
+            send(worker, drive)

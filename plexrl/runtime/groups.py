@@ -1,0 +1,58 @@
+"""The groups the scheduler knows: their workers, and what their services last said."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from plexrl.services.reports import LeaseEnded, ServiceSnapshot
+
+
+@dataclass(slots=True, eq=False)
+class GroupRow:
+    """One group."""
+
+    worker: str
+    """Address of its Dask worker."""
+    budget_bytes: int
+    """Host memory it has for states."""
+    snapshot: ServiceSnapshot = field(default_factory=ServiceSnapshot)
+    busy_s: float = 0.0
+    """Seconds of leases so far."""
+
+
+class GroupTable:
+    """Groups by name; one that lost its worker is gone until it has another."""
+
+    def __init__(self) -> None:
+        self._rows: dict[str, GroupRow] = {}
+
+    def add(self, name: str, worker: str, budget_bytes: int) -> None:
+        """Note a group whose worker joined."""
+        self._rows[name] = GroupRow(worker, budget_bytes)
+
+    def remove(self, name: str) -> None:
+        """Forget a group whose worker is gone."""
+        self._rows.pop(name, None)
+
+    def get(self, name: str) -> GroupRow | None:
+        """A group; None while it has no worker."""
+        return self._rows.get(name)
+
+    def names(self) -> tuple[str, ...]:
+        """Groups that have a worker."""
+        return tuple(self._rows)
+
+    def of_worker(self, worker: str) -> tuple[str, ...]:
+        """Groups of one worker."""
+        return tuple(name for name, row in self._rows.items() if row.worker == worker)
+
+    def largest_budget_bytes(self) -> int:
+        """Most host memory any group has; 0 without groups."""
+        return max((row.budget_bytes for row in self._rows.values()), default=0)
+
+    def note(self, report: LeaseEnded) -> None:
+        """Take what a service said at the end of a lease."""
+        row = self._rows.get(report.group)
+        if row is not None:
+            row.snapshot = report.snapshot
+            row.busy_s += report.ended_s - report.started_s

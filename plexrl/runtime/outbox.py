@@ -1,0 +1,41 @@
+"""What the scheduler side sends to workers, over Dask's own streams."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from plexrl.runtime import messages
+from plexrl.runtime.messages import Drive, Upcoming, pack
+
+
+class Outbox:
+    """Sends to workers by address; a worker that is gone gets nothing."""
+
+    def __init__(self, scheduler: Any) -> None:
+        self._scheduler = scheduler
+
+    def drive(self, worker: str, drive: Drive) -> None:
+        """Start a driver."""
+        self._send(worker, messages.DRIVE, payload=pack(drive))
+
+    def stop(self, worker: str, job: str) -> None:
+        """End the driver of a job."""
+        self._send(worker, messages.STOP, job=job)
+
+    def upcoming(self, worker: str, order: tuple[tuple[str, str], ...]) -> None:
+        """Say which ``(job, op)`` a group serves next, soonest first; the first is fetched."""
+        models = tuple((job, model_of(op)) for job, op in order)
+        self._send(worker, messages.UPCOMING, payload=pack(Upcoming(models[0], models)))
+
+    def forget(self, worker: str, job: str) -> None:
+        """Let a group go of a job that ended."""
+        self._send(worker, messages.FORGET, job=job)
+
+    def _send(self, worker: str, op: str, **message: object) -> None:
+        if worker in self._scheduler.stream_comms:
+            self._scheduler.worker_send(worker, {"op": op, **message})
+
+
+def model_of(op: str) -> str:
+    """Model of an op: ``actor`` of ``actor.rollout.0``."""
+    return op.split(".", 1)[0]

@@ -1,0 +1,131 @@
+"""Makes the snapshot that people see out of the tables of the scheduler side."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from plexrl.core.jobs import JobEntry, JobTable
+from plexrl.core.status import ClusterStatus, GroupStatus, JobStatus, PlanStatus
+from plexrl.runtime.groups import GroupRow, GroupTable
+from plexrl.runtime.ledger import Ledger
+from solver.dispatch.arbiter import Arbiter
+
+
+@dataclass(frozen=True, slots=True)
+class Tables:
+    """What a snapshot is made of."""
+
+    jobs: JobTable
+    groups: GroupTable
+    ledger: Ledger
+    arbiter: Arbiter
+
+
+@dataclass(frozen=True, slots=True)
+class Moment:
+    """When a snapshot is made, and what only Dask knows at that moment."""
+
+    now_s: float
+    """Seconds since the cluster's clock began."""
+    now_ticks: int
+    epoch_s: float
+    """Start of the cluster's clock, in seconds of the system clock."""
+    cpu_phases: Mapping[str, str]
+    """Job → phase of its ordinary task that runs right now."""
+    num_errors: int
+    """Errors inside the plugin so far."""
+
+
+def cluster_status(tables: Tables, plan: PlanStatus, moment: Moment) -> ClusterStatus:
+    """The cluster as people shall see it."""
+    reasons = {w.job: (w.op, w.reason) for w in tables.arbiter.waiting(moment.now_ticks)}
+    return ClusterStatus(
+        now_s=moment.now_s,
+        jobs=tuple(
+            _job_status(tables, tables.jobs[name], reasons, moment) for name in tables.jobs.names()
+        ),
+        groups=tuple(
+            _group_status(tables, name, row, moment)
+            for name in tables.groups.names()
+            if (row := tables.groups.get(name)) is not None
+        ),
+        plan=plan,
+        num_errors=moment.num_errors,
+    )
+
+
+def _job_status(
+    tables: Tables, entry: JobEntry, reasons: Mapping[str, tuple[str, str]], moment: Moment
+) -> JobStatus:
+    phase, waits_for = _phase(tables, entry, reasons, moment)
+    rewards = [
+        value
+        for record in entry.iterations
+        for key, value in record.metrics
+        if key == "reward_mean"
+    ]
+    spans = [record.ended_s - record.started_s for record in entry.iterations]
+    return JobStatus(
+        name=entry.facts.name,
+        state=entry.state,
+        group=entry.group,
+        iteration=entry.num_committed,
+        iterations=entry.facts.iterations,
+        phase=phase,
+        waits_for=waits_for,
+        reward_first=rewards[0] if rewards else None,
+        reward_last=rewards[-1] if rewards else None,
+        metrics=dict(entry.iterations[-1].metrics) if entry.iterations else {},
+        iteration_s=sum(spans) / len(spans) if spans else None,
+        slowdown_limit=entry.facts.slowdown_limit,
+        started_s=entry.arrived_s if entry.started_s is None else entry.started_s,
+        ended_s=entry.ended_s,
+        error=entry.error,
+    )
+
+
+def _phase(
+    tables: Tables, entry: JobEntry, reasons: Mapping[str, tuple[str, str]], moment: Moment
+) -> tuple[str, str]:
+    """What a job does right now, and what it waits for."""
+    name = entry.facts.name
+    if entry.state.is_terminal:
+        return "", ""
+    holder = tables.arbiter.holder(entry.group)
+    if holder is not None and holder.function.job == name:
+        return holder.function.op, ""
+    if name in reasons:
+        return reasons[name]
+    if name in moment.cpu_phases:
+        phase = moment.cpu_phases[name]
+        return phase, f"{phase} on a CPU worker"
+    if tables.groups.get(entry.group) is None:
+        return "", f"a worker for {entry.group}"
+    if not entry.driver:
+        return "", "a worker without a group, for its driver"
+    return "", "its driver"
+
+
+def _group_status(tables: Tables, name: str, row: GroupRow, moment: Moment) -> GroupStatus:
+    holder = tables.arbiter.holder(name)
+    function = holder.function if holder else None
+    live = tables.ledger[function.id] if function and function.id in tables.ledger else None
+    started_s = live.started_s if live else None
+    snapshot = row.snapshot
+    return GroupStatus(
+        name=name,
+        worker=row.worker,
+        holder=function.job if function else "",
+        function=function.op if function else "",
+        held_for_s=0.0 if started_s is None else moment.epoch_s + moment.now_s - started_s,
+        busy_s=row.busy_s,
+        num_waiting=tables.arbiter.num_waiting(name),
+        traffic=snapshot.traffic,
+        host_used_bytes=snapshot.host_used_bytes,
+        host_budget_bytes=snapshot.host_budget_bytes,
+        resident=snapshot.resident,
+        engine_pid=snapshot.engine_pid,
+        num_engine_starts=snapshot.num_engine_starts,
+        warning=snapshot.warning,
+    )
