@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 import solver
 from plexrl.planning.facts import GroupFacts
 from plexrl.planning.profiles import OpEstimate
+from solver.cpsat.guard import BACKGROUND_CHILD
 from solver.dispatch.events import TICKS_PER_S, DispatchPlan, Slot
 
 
@@ -169,7 +170,13 @@ def without(plan: DispatchPlan, jobs: Mapping[str, object]) -> DispatchPlan:
 
 
 def _plan(problem: solver.Problem, request: PlanRequest, budget_s: float) -> solver.Result:
-    return solver.plan(problem, previous=request.previous, budget_s=budget_s, seed=request.seed)
+    return solver.plan(
+        problem,
+        previous=request.previous,
+        budget_s=budget_s,
+        seed=request.seed,
+        command=BACKGROUND_CHILD,
+    )
 
 
 def _proposal(

@@ -33,8 +33,9 @@ from plexrl.runtime.messages import CommittedModel, Submission, Trace, pack, unp
 from plexrl.runtime.plugin import PlexRLScheduler
 from plexrl.runtime.worker_plugin import PlexRLWorker
 
-POLL_S = 0.05
-"""Seconds between looks at a run that is waited for."""
+WAIT_S = 5.0
+"""Seconds the scheduler may take to answer one wait: longer ones are asked for again, so that a
+scheduler that died is noticed."""
 
 
 class Run:
@@ -51,7 +52,10 @@ class Run:
 
     def status(self) -> JobStatus:
         """The job as it stands."""
-        return next(job for job in self._cluster.status().jobs if job.name == self.name)
+        return self._of(self._cluster.status())
+
+    def _of(self, status: ClusterStatus) -> JobStatus:
+        return next(job for job in status.jobs if job.name == self.name)
 
     def wait(self, timeout_s: float | None = None) -> JobStatus:
         """Wait until the job has ended, however it did.
@@ -63,15 +67,16 @@ class Run:
         """
         deadline = None if timeout_s is None else time.monotonic() + timeout_s
         while True:
-            status = self.status()
+            left_s = WAIT_S if deadline is None else min(WAIT_S, deadline - time.monotonic())
+            answer = self._cluster.call(messages.WAIT, job=self.name, timeout_s=max(0.0, left_s))
+            status = self._of(cast("ClusterStatus", answer))
             if status.state.is_terminal:
                 return status
-            if deadline is not None and time.monotonic() > deadline:
+            if left_s <= 0:
                 raise TimeoutError(
                     f"job {self.name!r} is at iteration {status.iteration} of {status.iterations} "
                     f"after {timeout_s:g} s; it waits for {status.waits_for or status.phase}"
                 )
-            time.sleep(POLL_S)
 
     def result(self, timeout_s: float | None = None) -> JobStatus:
         """Wait until the job has finished.

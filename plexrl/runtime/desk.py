@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable, Mapping
+from contextlib import suppress
 
 from plexrl.clock import Clock
 from plexrl.core.status import JobState
@@ -53,6 +55,7 @@ class Desk:
         self._cpu_phases = cpu_phases
         self._num_errors = num_errors
         self._clock = clock
+        self._ends: dict[str, asyncio.Event] = {}
 
     def handlers(self) -> dict[str, Handler]:
         """Name of the RPC → handler."""
@@ -60,6 +63,7 @@ class Desk:
             messages.SUBMIT: self.submit,
             messages.CANCEL: self.cancel,
             messages.STATUS: self.status,
+            messages.WAIT: self.wait,
             messages.TRACE: self.trace,
             messages.PLAN: self.plan,
             messages.MODELS: self.models,
@@ -88,6 +92,20 @@ class Desk:
         """Snapshot for people: a `ClusterStatus`."""
         now_s = self._clock()
         return pack(self._coordinator.status(now_s, self._cpu_phases(), self._num_errors()))
+
+    async def wait(self, job: str, timeout_s: float) -> bytes:
+        """Snapshot once the job has ended, or after `timeout_s` seconds."""
+        if not self._coordinator.jobs[job].state.is_terminal:
+            event = self._ends.setdefault(job, asyncio.Event())
+            with suppress(TimeoutError):
+                await asyncio.wait_for(event.wait(), timeout_s)
+        return await self.status()
+
+    def note_end(self, job: str) -> None:
+        """Wake those who wait for a job that ended."""
+        event = self._ends.pop(job, None)
+        if event is not None:
+            event.set()
 
     async def trace(self) -> bytes:
         """The execution log so far: a `Trace`."""

@@ -96,7 +96,7 @@ class PlexRLScheduler(SchedulerPlugin):
             self._clock(),
         )
         self._drivers = DriverPlacement(self._run)
-        desk = Desk(
+        self._desk = Desk(
             self._coordinator,
             self._drivers,
             stop_driver=self._outbox.stop,
@@ -106,7 +106,7 @@ class PlexRLScheduler(SchedulerPlugin):
             num_errors=lambda: self._num_errors,
             clock=self._clock,
         )
-        scheduler.handlers |= desk.handlers()
+        scheduler.handlers |= self._desk.handlers()
         scheduler.stream_handlers |= {
             messages.REPORT: self.handle_report,
             messages.DRIVER: self.handle_driver,
@@ -288,6 +288,7 @@ class PlexRLScheduler(SchedulerPlugin):
     def _let_go(self, job: str) -> None:
         """A job ended: its group may forget it once it is durable."""
         self._drivers.remove(job)
+        self._desk.note_end(job)
         row = self._coordinator.groups.get(self._coordinator.jobs[job].group)
         if row is not None:
             self._outbox.forget(row.worker, job)

@@ -6,6 +6,7 @@ and dies of an alarm should both its own limit and its parent fail.
 
 from __future__ import annotations
 
+import os
 import resource
 import signal
 import sys
@@ -27,6 +28,9 @@ from solver.problem import Problem
 
 ALARM_AFTER_S = 2
 """Seconds after its deadline at which the child dies even without a parent to kill it."""
+
+BACKGROUND_NICENESS = 10
+"""Half of the range: a plan for jobs that run must not take the core of what it plans for."""
 
 Tell = Callable[[Answer, Problem | None], None]
 
@@ -86,7 +90,9 @@ def _tell(answer: Answer, problem: Problem | None) -> None:
 
 
 def main() -> None:
-    """Read one request, answer it, end."""
+    """Read one request, answer it, end; ``--background`` yields to everything else that runs."""
+    if sys.argv[1:] == ["--background"]:
+        os.nice(BACKGROUND_NICENESS)
     request = read_request(sys.stdin.buffer.readline())
     resource.setrlimit(resource.RLIMIT_AS, (request.memory_bytes, request.memory_bytes))
     left_s = request.deadline_epoch_s - time.time()

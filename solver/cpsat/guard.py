@@ -45,6 +45,9 @@ _CHUNK_BYTES = 2**16
 CHILD = (sys.executable, "-P", "-m", "solver.cpsat.child")
 """Command of the child; ``-P`` keeps the working directory from shadowing anything."""
 
+BACKGROUND_CHILD = (*CHILD, "--background")
+"""The same at low priority, for solves beside running jobs."""
+
 
 class ChildEnd(StrEnum):
     """How the child ended."""
