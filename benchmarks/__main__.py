@@ -9,6 +9,7 @@ import pkgutil
 import shlex
 import sys
 from collections.abc import Sequence
+from types import ModuleType
 
 from rich.console import Console
 from rich.table import Table
@@ -57,6 +58,24 @@ def _say(what: str) -> None:
     print(what, file=sys.stderr, flush=True)
 
 
+def _part(module: ModuleType, options: argparse.Namespace) -> str:
+    """The part that ``--only`` names.
+
+    Raises
+    ------
+    ValueError
+        The benchmark has no parts, or none of that name.
+    """
+    parts = sorted(getattr(module, "ROWS", ()))
+    if not parts:
+        raise ValueError(f"benchmark {options.name!r} has no parts; leave --only out")
+    if options.only not in parts:
+        raise ValueError(
+            f"{options.name!r} has no part {options.only!r}; {hint(options.only, parts)}"
+        )
+    return str(options.only)
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run what the command line says; the exit status."""
     given = list(sys.argv[1:] if arguments is None else arguments)
@@ -64,6 +83,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("name", help="a benchmark, or 'list'")
     parser.add_argument("--quick", action="store_true", help="smaller sizes, wider spread")
     parser.add_argument("--json", action="store_true", help="one JSON object on the last line")
+    parser.add_argument("--only", help="one part of a benchmark that has parts (faults)")
     options = parser.parse_args(given)
     if options.name == "list":
         print("\n".join(names()))
@@ -75,7 +95,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
         )
         return 2
     module = importlib.import_module(f"benchmarks.scenarios.{options.name}")
-    result: BenchmarkResult = module.run(options.quick, _say)
+    try:
+        part = {} if options.only is None else {"only": _part(module, options)}
+    except ValueError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 2
+    result: BenchmarkResult = module.run(options.quick, _say, **part)
     command = shlex.join(["python", "-m", "benchmarks", *given])
     if options.json:
         print(json.dumps(to_json(result, command, this_machine())))

@@ -14,8 +14,9 @@ from dataflow import environments, scoring
 from dataflow.calls import GenerateOptions, TrainOptions
 from dataflow.jobs import JobSpec
 from dataflow.keys import stream_seed
-from dataflow.pipelines import GrpoPipeline, GrpoSettings
+from dataflow.pipelines import GrpoPipeline, GrpoSettings, further_options
 from dataflow.samples import Prompt, Sample
+from dataflow.schedules import learning_rate
 from plexrl.engines.protocol import DrawKey, Engine, ModelSource, TrainBatch
 from plexrl.engines.torch_engine import TorchEngine
 
@@ -60,7 +61,7 @@ def run_plain(
     Parameters
     ----------
     job
-        A job of the built-in pipeline without staleness.
+        A job of the built-in pipeline without staleness, critic, reference or dynamic sampling.
     iterations
         How many iterations to run of those the job has; all by default. Schedules follow the
         job's own number.
@@ -71,6 +72,8 @@ def run_plain(
     """
     assert isinstance(job.pipeline, GrpoPipeline)
     assert job.staleness == 0
+    assert set(job.models) == {"actor"}
+    assert job.pipeline.settings.dynamic_rounds == 1
     source = ModelSource(job.models["actor"].folder)
     engine = engine or TorchEngine(source, "cpu")
     arena = memoryview(bytearray(engine.layout().nbytes))
@@ -135,10 +138,12 @@ def _roll_out(
 
 
 def _train_options(job: JobSpec, settings: GrpoSettings, index: int) -> TrainOptions:
-    left = 1 - index / job.iterations if settings.lr_schedule == "linear" else 1
+    lr = learning_rate(
+        settings.lr, settings.lr_schedule, index, job.iterations, settings.warmup_iterations
+    )
     return TrainOptions(
         loss=settings.loss,
-        learning_rate=settings.lr * left,
+        learning_rate=lr,
         betas=settings.betas,
         weight_decay=settings.weight_decay,
         max_grad_norm=settings.max_grad_norm,
@@ -147,4 +152,5 @@ def _train_options(job: JobSpec, settings: GrpoSettings, index: int) -> TrainOpt
         temperature=settings.temperature,
         num_epochs=settings.num_epochs,
         num_minibatches=settings.num_minibatches,
+        **further_options(settings),
     )

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, TypedDict
 
 from dataflow.errors import NoServiceError
 from dataflow.phases import Phase
@@ -57,8 +57,21 @@ class LogprobOptions:
     temperature: float = 1.0
 
 
+@dataclass(frozen=True, slots=True)
+class ValueOptions:
+    """Settings of a value function: a critic's estimates; there are none yet."""
+
+
 Loss = Callable[..., object]
 """A user's loss: ``loss(logprobs_BT, old_logprobs_BT, advantages_B, mask_BT) -> scalar tensor``."""
+
+
+LOSS_NAMES = ("cispo", "grpo", "gspo", "reinforce", "value")
+"""What `TrainOptions.loss` may be, beside a function; the engines define them."""
+AGGREGATION_NAMES = ("token_mean", "sequence_mean", "sequence_sum", "fixed_length")
+"""What `TrainOptions.aggregation` may be."""
+KL_NAMES = ("k1", "k2", "k3")
+"""What `TrainOptions.kl_estimator` may be."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +92,39 @@ class TrainOptions:
     """Temperature the rollout was drawn at; logprobs are of the same distribution."""
     num_epochs: int = 1
     num_minibatches: int = 1
+    aggregation: str = "token_mean"
+    """How tokens and samples are averaged: ``token_mean``, ``sequence_mean``, ``sequence_sum`` or
+    ``fixed_length``."""
+    max_completion_tokens: int | None = None
+    """The constant length of ``fixed_length``; None: the longest completion of the step."""
+    kl_coef: float = 0.0
+    """Weight of the distance to the reference, whose log-probabilities must then be given."""
+    kl_estimator: str = "k3"
+    """``k1``, ``k2`` or ``k3`` (Schulman 2020)."""
+    entropy_coef: float = 0.0
+    """Weight of the mean entropy of the policy, in nats a token, which is rewarded."""
+    importance_cap: float | None = None
+    """Largest importance weight of training over sampling policy; None: no such weights."""
+    micro_batch_size: int | None = None
+    """Samples per forward and backward, for memory; None: a minibatch at once."""
+    autocast: str | None = None
+    """``bfloat16``: matrix products in half precision, weights and sums in float32."""
+    is_checkpointed: bool = False
+    """Whether activations are computed again in the backward pass instead of kept."""
+
+
+class FurtherTrainOptions(TypedDict, total=False):
+    """Fields of `TrainOptions` that most pipelines leave alone, by their names there."""
+
+    aggregation: str
+    max_completion_tokens: int | None
+    kl_coef: float
+    kl_estimator: str
+    entropy_coef: float
+    importance_cap: float | None
+    micro_batch_size: int | None
+    autocast: str | None
+    is_checkpointed: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,6 +138,10 @@ class AttachOptions:
     """Every N-th version is written to the store."""
     num_versions: int = 1
     """Versions kept: more than one where older weights may still be asked for."""
+    head: str = "lm"
+    """See `dataflow.jobs.ModelSpec`."""
+    rollout_engine: str = "torch"
+    """See `dataflow.jobs.ModelSpec`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,7 +175,15 @@ class Exported:
     version: int
 
 
-Options = GenerateOptions | LogprobOptions | TrainOptions | AttachOptions | ExportOptions | None
+Options = (
+    GenerateOptions
+    | LogprobOptions
+    | ValueOptions
+    | TrainOptions
+    | AttachOptions
+    | ExportOptions
+    | None
+)
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,7 @@ from dataflow.calls import VersionToken
 from dataflow.errors import PipelineError
 from dataflow.inspect import critical_path, graph_of, llm_nodes
 from dataflow.iteration import RESERVED_NAMES, build_iteration
-from dataflow.jobs import JobSpec
+from dataflow.jobs import ROLLOUT_ENGINES, JobSpec
 from dataflow.stepping import Compute, PipelineRun, Step
 
 WAIT_PREFIX = "wait:"
@@ -120,6 +120,11 @@ def _check_names(job: JobSpec) -> None:
             raise PipelineError(
                 f"job {job.name!r}: model {name!r} has no folder; give the Hugging Face folder of "
                 "its first version"
+            )
+        if spec.rollout_engine not in ROLLOUT_ENGINES:
+            raise PipelineError(
+                f"job {job.name!r}: model {name!r} has the rollout engine {spec.rollout_engine!r}; "
+                f"give one of {', '.join(ROLLOUT_ENGINES)}"
             )
     if not any(spec.is_trainable for spec in job.models.values()):
         raise PipelineError(

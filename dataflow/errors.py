@@ -9,6 +9,7 @@
     ├── DataError            a data set or a value in it is unusable
     ├── RewardError          a reward function raised, or returned the wrong shape or NaN
     ├── ToolError            the process of a tool cannot be started at all
+    ├── MissingExtraError    an optional library is not installed
     └── NoServiceError       an LLM node ran where no LLM service is behind it
 """
 
@@ -55,6 +56,12 @@ class ToolError(DataflowError):
     """The process that should run tool calls cannot be started on this worker."""
 
     kind = "tool"
+
+
+class MissingExtraError(DataflowError):
+    """Something needs an optional library; the message has the command that installs it."""
+
+    kind = "missing_extra"
 
 
 class NoServiceError(DataflowError):

@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
+ROLLOUT_ENGINES = ("torch", "vllm")
+"""What `ModelSpec.rollout_engine` may be."""
+
 
 @dataclass(frozen=True, slots=True)
 class ModelSpec:
@@ -14,6 +17,12 @@ class ModelSpec:
     """Hugging Face folder its version 0 is read from."""
     is_trainable: bool = True
     """Whether train functions may change it; a frozen model stays at version 0."""
+    head: str = "lm"
+    """``lm``: next-token logits; ``value``: one number per position, a critic, whose head starts
+    at zero where the folder has none."""
+    rollout_engine: str = "torch"
+    """Engine of the model's rollouts: ``torch``, which also trains it and gives the same bits
+    always, or ``vllm``."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,10 +5,23 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Callable, Sequence
+from typing import Unpack
 
 from dask.delayed import Delayed
 
-from dataflow.calls import GenerateOptions, LLMCall, LogprobOptions, Loss, Options, TrainOptions
+from dataflow.calls import (
+    AGGREGATION_NAMES,
+    KL_NAMES,
+    LOSS_NAMES,
+    FurtherTrainOptions,
+    GenerateOptions,
+    LLMCall,
+    LogprobOptions,
+    Loss,
+    Options,
+    TrainOptions,
+    ValueOptions,
+)
 from dataflow.errors import PipelineError
 from dataflow.jobs import JobSpec
 from dataflow.keys import node_key, stream_seed
@@ -225,6 +238,26 @@ class ModelHandle:
             self.name, Phase.LOGPROB, self.version, options, self.token, samples
         )
 
+    def values(self, samples: Sequence[Sample] | Delayed) -> Delayed:
+        """Estimates of a critic before each completion token.
+
+        Returns
+        -------
+        Delayed
+            Node of one tuple of floats per sample.
+
+        Raises
+        ------
+        PipelineError
+            There are no samples, or the model has no value head.
+        """
+        self._require_items("values", samples, (Sample,))
+        head = self._builder.job.models[self.name].head
+        self._require("values", "head", head, head == "value", "'value': ModelSpec(folder, head=…)")
+        return self._builder.node(
+            self.name, Phase.LOGPROB, self.version, ValueOptions(), self.token, samples
+        )
+
     def train(
         self,
         samples: Sequence[Sample] | Delayed,
@@ -232,6 +265,7 @@ class ModelHandle:
         *,
         rewards: object = None,
         old_logprobs: object = None,
+        reference_logprobs: object = None,
         loss: str | Loss = "grpo",
         lr: float = 2e-4,
         betas: tuple[float, float] = (0.9, 0.95),
@@ -242,6 +276,7 @@ class ModelHandle:
         temperature: float = 1.0,
         num_epochs: int = 1,
         num_minibatches: int = 1,
+        **further: Unpack[FurtherTrainOptions],
     ) -> Delayed:
         """Train on samples; afterwards the handle stands for the next version.
 
@@ -251,16 +286,22 @@ class ModelHandle:
             What to train on, or a node of it.
         advantages
             One finite number per sample: a sequence, an array, a node of one, or a node of
-            `dataflow.nodes.Scored`.
+            `dataflow.nodes.Scored`. Or per sample a sequence, one number for each token of the
+            completion. Of a critic (loss ``value``): the returns.
         rewards
             For the metrics: numbers, `dataflow.samples.Rewards` or a node of them; taken from
             `advantages` where that is scored.
         old_logprobs
             Log-probabilities of the sampling policy; None lets the engine recompute them.
+            Of a critic: its values before this iteration.
+        reference_logprobs
+            Log-probabilities of a reference (``it.reference.logprobs(samples)``), for `kl_coef`.
         loss
             Name of a registered loss or a function (see `dataflow.calls.Loss`).
         lr
             Step size of this iteration.
+        **further
+            More fields of `dataflow.calls.TrainOptions`, by name.
 
         Returns
         -------
@@ -285,9 +326,11 @@ class ModelHandle:
             temperature=temperature,
             num_epochs=num_epochs,
             num_minibatches=num_minibatches,
+            **further,
         )
         self._require_options(options)
-        return self._trained(options, samples, advantages, rewards, old_logprobs)
+        reference = () if reference_logprobs is None else (reference_logprobs,)
+        return self._trained(options, samples, advantages, rewards, old_logprobs, *reference)
 
     def sync(self) -> Delayed:
         """Bring the newest version to wherever this model generates; later rollouts wait for it.
@@ -313,8 +356,13 @@ class ModelHandle:
     def _require_options(self, options: TrainOptions) -> None:
         """Raise unless the settings of a train function are in range."""
         loss, lr = options.loss, options.learning_rate
-        is_loss = callable(loss) or (isinstance(loss, str) and loss != "")
-        self._require("train", "loss", loss, is_loss, "the name of a loss or a function")
+        is_loss = callable(loss) or loss in LOSS_NAMES
+        self._require("train", "loss", loss, is_loss, f"one of {LOSS_NAMES} or a function")
+        for name, word, known in (
+            ("aggregation", options.aggregation, AGGREGATION_NAMES),
+            ("kl_estimator", options.kl_estimator, KL_NAMES),
+        ):
+            self._require("train", name, word, word in known, f"one of {known}")
         self._require("train", "lr", lr, math.isfinite(lr) and lr >= 0, "finite and at least 0")
         for name, count in (
             ("num_epochs", options.num_epochs),

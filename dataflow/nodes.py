@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 
-import dask
 from dask.base import replace_name_in_key
 from dask.core import flatten, get_dependencies
 from dask.delayed import Delayed, delayed
@@ -30,8 +29,12 @@ class Scored:
     """
 
     rewards: Rewards
-    advantages: tuple[float, ...]
-    """One per sample, in the order of the samples."""
+    advantages: tuple[float, ...] | tuple[tuple[float, ...], ...]
+    """One per sample, in the order of the samples, or per sample one for each token."""
+
+
+Advantages = tuple[float, ...] | tuple[tuple[float, ...], ...]
+"""One number per sample, or per sample one for each completion token."""
 
 
 def _without_fusion(
@@ -94,8 +97,11 @@ def llm_node(call: LLMCall, key: str, token: object, *inputs: object) -> Delayed
     *inputs
         Values or nodes, in the order the function expects them.
     """
-    with dask.annotate(**{ANNOTATION: annotation_of(call)}):
-        node: Delayed = delayed(run_node, pure=False)(call, token, *inputs, dask_key_name=key)
+    node: Delayed = delayed(run_node, pure=False)(call, token, *inputs, dask_key_name=key)
+    # Inside dask.annotate an input such as ``node.field``, whose layer Dask makes late, would be
+    # taken for an LLM function too.
+    layer = node.dask.layers[node.key]
+    layer.annotations = {**(layer.annotations or {}), ANNOTATION: annotation_of(call)}
     return LLMNode(node.key, node.dask)
 
 
@@ -111,8 +117,8 @@ def run_node(call: LLMCall, token: object, *inputs: object) -> object:
     """
     ready = (_plain_token(call, token), *inputs)
     if call.function is Phase.TRAIN:
-        samples, advantages, rewards, old_logprobs = inputs
-        ready = (ready[0], *_train_inputs(call, samples, advantages, rewards), old_logprobs)
+        samples, advantages, rewards, *more = inputs
+        ready = (ready[0], *_train_inputs(call, samples, advantages, rewards), *more)
     return run_call(call, *ready)
 
 
@@ -136,13 +142,13 @@ def _plain_token(call: LLMCall, token: object) -> VersionToken:
 
 def _train_inputs(
     call: LLMCall, samples: object, advantages: object, rewards: object
-) -> tuple[tuple[Sample, ...], tuple[float, ...], Rewards | None]:
-    """Samples, one finite advantage for each, and the rewards if there are any."""
+) -> tuple[tuple[Sample, ...], Advantages, Rewards | None]:
+    """Samples, finite advantages for each, and the rewards if there are any."""
     batch = _samples(call, samples)
     if isinstance(advantages, Scored):
         rewards = advantages.rewards if rewards is None else rewards
         advantages = advantages.advantages
-    values = _floats(call, "advantages", advantages)
+    values = _advantages(call, advantages)
     if len(values) != len(batch):
         raise PipelineError(
             f"{call.op} of job {call.job!r} got {len(values)} advantages for {len(batch)} samples; "
@@ -162,6 +168,14 @@ def _samples(call: LLMCall, samples: object) -> tuple[Sample, ...]:
             f"{type(samples).__name__}; pass on what generate returned"
         )
     return batch
+
+
+def _advantages(call: LLMCall, given: object) -> Advantages:
+    """One finite number per sample, or per sample one for each token."""
+    rows = tuple(given) if isinstance(given, Iterable) else ()
+    if rows and all(isinstance(row, (tuple, list)) for row in rows):
+        return tuple(_floats(call, "advantages", row) for row in rows)
+    return _floats(call, "advantages", given)
 
 
 def _floats(call: LLMCall, what: str, values: object) -> tuple[float, ...]:

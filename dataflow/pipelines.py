@@ -1,68 +1,44 @@
-"""The built-in pipeline: GRPO on one actor, with or without tool turns."""
+"""The built-in pipeline: policy gradients on one actor, with or without tools and a critic."""
 
 from __future__ import annotations
 
-import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from dataclasses import dataclass
 
 from dask.delayed import Delayed
 
-from dataflow import advantages, environments, scoring, tasks
-from dataflow.advantages import Estimator
-from dataflow.calls import Loss
-from dataflow.environments import Environment
-from dataflow.errors import PipelineError, UnknownNameError
+from dataflow import advantages, dynamic_sampling, environments, rewards, scoring, tasks
+from dataflow.algorithms import GAE, SETTINGS, GrpoSettings, check_settings, preset
+from dataflow.calls import FurtherTrainOptions
+from dataflow.dynamic_sampling import Judged
+from dataflow.errors import PipelineError
 from dataflow.iteration import Iteration
 from dataflow.jobs import Commit, JobSpec, ModelSpec
 from dataflow.models import ModelHandle
-from dataflow.rewards import Judge, Verifier
-from dataflow.samples import Prompt
+from dataflow.nodes import Scored
+from dataflow.rewards import Judge, OverlongPenalty, Verifier
+from dataflow.samples import Prompt, Sample
+from dataflow.schedules import learning_rate
 from dataflow.tasks import Task
 
-
-@dataclass(frozen=True, slots=True)
-class GrpoSettings:
-    """What the built-in pipeline does in every iteration."""
-
-    reward: str | Verifier | Judge
-    environment: Environment | None = None
-    num_tool_turns: int = 0
-    """Rollout turns after the first, each after one step of the environment."""
-    num_samples: int = 8
-    """Samples per prompt."""
-    max_new_tokens: int = 8
-    """Limit of tokens per turn."""
-    temperature: float = 1.0
-    stop: tuple[str, ...] = ()
-    advantage: str | Estimator = "grpo_batch"
-    loss: str | Loss = "grpo"
-    lr: float = 2e-4
-    """Step size of the first iteration."""
-    lr_schedule: str = "linear"
-    """``linear``: falls to 0 over the job; ``constant``."""
-    betas: tuple[float, float] = (0.9, 0.95)
-    weight_decay: float = 0.0
-    max_grad_norm: float = 1.0
-    clip_low: float = 0.2
-    clip_high: float = 0.28
-    num_epochs: int = 1
-    num_minibatches: int = 1
+__all__ = ["SETTINGS", "GrpoPipeline", "GrpoSettings", "grpo", "grpo_pipeline"]
 
 
 @dataclass(frozen=True, slots=True)
 class GrpoPipeline:
-    """GRPO (arXiv 2402.03300) as a pipeline: rollout, tool turns, scores, train."""
+    """Rollout, tool turns, scores, train: GRPO (arXiv 2402.03300) and its relatives."""
 
     settings: GrpoSettings
 
-    def __call__(self, it: Iteration) -> Delayed:
-        """Nodes of one iteration; the train node."""
+    def __call__(self, it: Iteration) -> object:
+        """Nodes of one iteration: the train nodes, or a generator that ends with them."""
+        if self.settings.dynamic_rounds > 1:
+            return _dynamic_pipeline(it, self.settings)
         return grpo_pipeline(it, self.settings)
 
 
-def grpo_pipeline(it: Iteration, settings: GrpoSettings) -> Delayed:
-    """Build one GRPO iteration on the model ``actor``.
+def grpo_pipeline(it: Iteration, settings: GrpoSettings) -> Delayed | tuple[Delayed, Delayed]:
+    """Build one iteration on the model ``actor``.
 
     Parameters
     ----------
@@ -73,29 +49,114 @@ def grpo_pipeline(it: Iteration, settings: GrpoSettings) -> Delayed:
 
     Returns
     -------
-    Delayed
-        The train node.
+    Delayed, or tuple of Delayed
+        The train node; with a critic those of actor and critic.
     """
-    actor = it.models["actor"]
-    samples = _generate(actor, it.prompts, settings)
+    samples = _episodes(it, it.prompts, settings)
+    reward = _reward(settings)
+    if settings.advantage == GAE:
+        return _actor_and_critic(it, settings, samples, reward)
+    key = it.key("reward")
+    scored = scoring.node(reward, settings.advantage, samples, iteration=it.index, key=key)
+    return _train_actor(it, settings, samples, scored)
+
+
+def _dynamic_pipeline(it: Iteration, settings: GrpoSettings) -> Generator[Delayed, Judged, Delayed]:
+    """One iteration whose number of rollouts depends on what the prompts teach."""
+    num_prompts = len(it.prompts) // settings.dynamic_rounds
+    rounds: list[Judged] = []
+    while len(rounds) < settings.dynamic_rounds:
+        first = len(rounds) * num_prompts
+        prompts = it.prompts[first : first + num_prompts]
+        samples = _episodes(it, prompts, settings, round_index=len(rounds))
+        key = it.key("reward", turn=len(rounds))
+        reward = _reward(settings)
+        rounds.append((yield dynamic_sampling.node(reward, samples, iteration=it.index, key=key)))
+        if sum(judged.informative().num_prompts for judged in rounds) >= num_prompts:
+            break
+    chosen = dynamic_sampling.choose(rounds, num_prompts)
+    estimated = advantages.estimate(settings.advantage, chosen.rewards, chosen.samples)
+    return _train_actor(it, settings, chosen.samples, Scored(chosen.rewards, estimated))
+
+
+def _episodes(
+    it: Iteration, prompts: Sequence[Prompt], settings: GrpoSettings, round_index: int = 0
+) -> Delayed:
+    """Rollout with all its tool turns."""
+    samples = _generate(it.models["actor"], prompts, settings)
     if settings.environment is not None:
         for turn in range(settings.num_tool_turns):
-            key = it.key("tool", turn=turn)
+            key = it.key("tool", turn=round_index * settings.num_tool_turns + turn)
             answered = environments.node(settings.environment, samples, iteration=it.index, key=key)
-            samples = _generate(actor, answered, settings)
-    scored = scoring.node(
-        settings.reward,
-        settings.advantage,
+            samples = _generate(it.models["actor"], answered, settings)
+    return samples
+
+
+def _reward(settings: GrpoSettings) -> str | Verifier | Judge:
+    """Who judges, with the penalty for length if there is one."""
+    if not settings.overlong_buffer_tokens:
+        return settings.reward
+    limit = settings.max_completion_tokens
+    return OverlongPenalty(settings.reward, limit, settings.overlong_buffer_tokens)
+
+
+def _actor_and_critic(
+    it: Iteration, settings: GrpoSettings, samples: Delayed, reward: str | Verifier | Judge
+) -> tuple[Delayed, Delayed]:
+    """PPO (arXiv 1707.06347): advantages and returns from a critic, which is trained beside."""
+    critic = it.models["critic"]
+    judged = rewards.node(reward, samples, iteration=it.index, key=it.key("reward"))
+    values = critic.values(samples)
+    estimated = advantages.gae_node(
+        judged,
+        values,
         samples,
-        iteration=it.index,
-        key=it.key("reward"),
+        discount=settings.discount,
+        gae_lambda=settings.gae_lambda,
+        key=it.key("advantage"),
     )
-    is_linear = settings.lr_schedule == "linear"
-    return actor.train(
+    actor_node = _train_actor(it, settings, samples, estimated.advantages, judged)
+    critic_node = critic.train(
         samples,
-        scored,
+        estimated.returns,
+        old_logprobs=values,
+        loss="value",
+        lr=settings.critic_lr,
+        betas=settings.betas,
+        max_grad_norm=settings.max_grad_norm,
+        clip_low=settings.value_clip,
+        clip_high=settings.value_clip,
+        num_epochs=settings.num_epochs,
+        num_minibatches=settings.num_minibatches,
+        micro_batch_size=settings.micro_batch_size,
+        autocast=settings.autocast,
+        is_checkpointed=settings.is_checkpointed,
+    )
+    return actor_node, critic_node
+
+
+def _train_actor(
+    it: Iteration,
+    settings: GrpoSettings,
+    samples: Sequence[Sample] | Delayed,
+    advantage: object,
+    judged: object = None,
+) -> Delayed:
+    """The actor's train node."""
+    reference = it.models["reference"].logprobs(samples) if settings.kl_coef else None
+    return it.models["actor"].train(
+        samples,
+        advantage,
+        rewards=judged,
+        reference_logprobs=reference,
         loss=settings.loss,
-        lr=settings.lr * (1 - it.fraction_done if is_linear else 1),
+        lr=learning_rate(
+            settings.lr,
+            settings.lr_schedule,
+            it.index,
+            it.job.iterations,
+            settings.warmup_iterations,
+        ),
         betas=settings.betas,
         weight_decay=settings.weight_decay,
         max_grad_norm=settings.max_grad_norm,
@@ -104,7 +165,23 @@ def grpo_pipeline(it: Iteration, settings: GrpoSettings) -> Delayed:
         temperature=settings.temperature,
         num_epochs=settings.num_epochs,
         num_minibatches=settings.num_minibatches,
+        **further_options(settings),
     )
+
+
+def further_options(settings: GrpoSettings) -> FurtherTrainOptions:
+    """The less common fields of the actor's train options."""
+    return {
+        "aggregation": settings.aggregation,
+        "max_completion_tokens": settings.max_completion_tokens,
+        "kl_coef": settings.kl_coef,
+        "kl_estimator": settings.kl_estimator,
+        "entropy_coef": settings.entropy_coef,
+        "importance_cap": settings.importance_cap,
+        "micro_batch_size": settings.micro_batch_size,
+        "autocast": settings.autocast,
+        "is_checkpointed": settings.is_checkpointed,
+    }
 
 
 def grpo(
@@ -112,6 +189,7 @@ def grpo(
     model: str,
     task: str | Task,
     iterations: int,
+    algorithm: str | None = None,
     name: str | None = None,
     seed: int = 0,
     task_options: Mapping[str, object] | None = None,
@@ -123,9 +201,12 @@ def grpo(
     staleness: int = 0,
     commit_every: int = 1,
     hints_s: Mapping[str, float] | None = None,
+    rollout_engine: str = "torch",
+    reference: str | None = None,
+    critic: str | None = None,
     **settings: object,
 ) -> JobSpec:
-    """Job that trains one model on one task with GRPO.
+    """Job that trains one model on one task, with GRPO or a relative of it.
 
     Parameters
     ----------
@@ -135,6 +216,9 @@ def grpo(
         Registered name, or a task of one's own.
     iterations
         How many iterations to run.
+    algorithm
+        A published algorithm (`dataflow.algorithms.PRESETS`), whose settings then stand where
+        `settings` say nothing.
     name
         Name of the job; the task's by default.
     seed
@@ -149,9 +233,15 @@ def grpo(
         Every N-th version is made durable.
     hints_s
         Expected seconds by op; the task's by default, which hold for the tiny base model.
+    rollout_engine
+        ``torch`` or ``vllm``; see `dataflow.jobs.ModelSpec`.
+    reference
+        Folder of the model that `kl_coef` holds the actor to; `model` by default.
+    critic
+        Folder of the critic's first version, for advantage ``gae``; `model` by default, with a
+        value head of zeros.
     **settings
-        Fields of `GrpoSettings`: advantage, loss, lr, lr_schedule, temperature, betas,
-        weight_decay, max_grad_norm, clip_low, clip_high, num_epochs, num_minibatches.
+        Fields of `GrpoSettings` that the task does not decide: `dataflow.algorithms.SETTINGS`.
 
     Returns
     -------
@@ -168,51 +258,50 @@ def grpo(
         A setting is out of range.
     """
     chosen = tasks.task(task, **(task_options or {})) if isinstance(task, str) else task
-    _check_settings(settings)
+    check_settings(settings)
     fixed = _task_settings(chosen, seed, num_samples, max_new_tokens)
+    own = GrpoSettings(**{**fixed, **preset(algorithm), **settings})  # type: ignore[arg-type]
+    per_round = chosen.num_prompts if num_prompts is None else num_prompts
     return JobSpec(
         name=chosen.name if name is None else name,
-        models={"actor": ModelSpec(str(model))},
-        pipeline=GrpoPipeline(GrpoSettings(**{**fixed, **settings})),  # type: ignore[arg-type]
+        models=_models(
+            own, ModelSpec(str(model), rollout_engine=rollout_engine), reference, critic
+        ),
+        pipeline=GrpoPipeline(own),
         iterations=iterations,
         seed=seed,
         slowdown_limit=slowdown_limit,
         weight=weight,
         staleness=staleness,
         prompts=chosen.prompts(seed),
-        num_prompts=chosen.num_prompts if num_prompts is None else num_prompts,
+        num_prompts=per_round * own.dynamic_rounds,
         commit=Commit(every_iterations=commit_every),
         hints_s=dict(chosen.hints_s if hints_s is None else hints_s),
         description=chosen.description,
     )
 
 
-SETTINGS = (
-    "advantage",
-    "betas",
-    "clip_high",
-    "clip_low",
-    "loss",
-    "lr",
-    "lr_schedule",
-    "max_grad_norm",
-    "num_epochs",
-    "num_minibatches",
-    "temperature",
-    "weight_decay",
-)
-"""Settings of `grpo` that tasks leave to the user."""
+def _models(
+    settings: GrpoSettings, actor: ModelSpec, reference: str | None, critic: str | None
+) -> dict[str, ModelSpec]:
+    """The networks a job needs.
 
-_AT_LEAST = {
-    "clip_high": 0.0,
-    "clip_low": 0.0,
-    "lr": 0.0,
-    "max_grad_norm": 0.0,
-    "num_epochs": 1.0,
-    "num_minibatches": 1.0,
-    "temperature": 0.0,
-    "weight_decay": 0.0,
-}
+    Raises
+    ------
+    PipelineError
+        The critic cannot be used with the other settings.
+    """
+    models = {"actor": actor}
+    if settings.advantage == GAE:
+        if settings.dynamic_rounds > 1:
+            raise PipelineError(
+                f"grpo: dynamic_rounds is {settings.dynamic_rounds} with advantage 'gae'; a critic "
+                "learns from every prompt: leave dynamic_rounds out"
+            )
+        models["critic"] = ModelSpec(critic or actor.folder, head="value")
+    if settings.kl_coef:
+        models["reference"] = ModelSpec(reference or actor.folder, is_trainable=False)
+    return models
 
 
 def _task_settings(
@@ -227,29 +316,6 @@ def _task_settings(
         "num_samples": task.num_samples if num_samples is None else num_samples,
         "max_new_tokens": task.max_new_tokens if max_new_tokens is None else max_new_tokens,
     }
-
-
-def _check_settings(settings: Mapping[str, object]) -> None:
-    """Raise on settings that do not exist or are out of range."""
-    for name, value in settings.items():
-        if name not in SETTINGS:
-            raise UnknownNameError(
-                f"grpo has no setting {name!r}; its settings are {', '.join(SETTINGS)}"
-            )
-        if name in _AT_LEAST:
-            least = _AT_LEAST[name]
-            is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
-            if not is_number or not math.isfinite(value) or value < least:  # type: ignore[arg-type,operator]
-                raise PipelineError(
-                    f"grpo: {name} is {value!r}; give a number of at least {least:g}"
-                )
-    if isinstance(found := settings.get("advantage"), str):
-        advantages.resolve(found)
-    schedule = settings.get("lr_schedule", "linear")
-    if schedule not in {"linear", "constant"}:
-        raise UnknownNameError(
-            f"grpo has no lr_schedule {schedule!r}; known are 'linear' and 'constant'"
-        )
 
 
 def _generate(

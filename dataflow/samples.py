@@ -77,6 +77,8 @@ class Rewards:
     """Per sample why it got this reward (empty text where the verifier gives none)."""
     delay_s: float = 0.0
     """Seconds the judge took beyond computing; 0 for verifiers without a stated delay."""
+    metrics: tuple[tuple[str, float], ...] = ()
+    """Name → value pairs that belong to the batch, e.g. the share of groups that teach nothing."""
 
 
 def group_rows(samples: Sequence[Sample]) -> dict[int, list[int]]:
@@ -96,3 +98,57 @@ def group_rows(samples: Sequence[Sample]) -> dict[int, list[int]]:
     for row, sample in enumerate(samples):
         rows.setdefault(sample.prompt.index, []).append(row)
     return rows
+
+
+def table(
+    samples: Sequence[Sample],
+    rewards: Rewards | Sequence[float] | None = None,
+    advantages: Sequence[float] | Sequence[Sequence[float]] | None = None,
+) -> list[dict[str, object]]:
+    """Samples as rows to look at.
+
+    Parameters
+    ----------
+    samples
+        Samples of one iteration.
+    rewards, advantages
+        One per sample; columns of None where they are not given. Of advantages per token the row
+        has the mean over the tokens the policy drew.
+
+    Returns
+    -------
+    list of dict
+        ``prompt_index``, ``sample_index``, ``prompt``, ``completion``, ``answer``, ``reward``,
+        ``reason``, ``advantage``, ``end``, ``turns``, ``num_tokens``.
+    """
+    values: Sequence[float | None] = (None,) * len(samples)
+    reasons: Sequence[str] = ("",) * len(samples)
+    if isinstance(rewards, Rewards):
+        values, reasons = rewards.values, rewards.reasons or reasons
+    elif rewards is not None:
+        values = rewards
+    rows = zip(samples, values, reasons, advantages or (None,) * len(samples), strict=True)
+    return [
+        {
+            "prompt_index": sample.prompt.index,
+            "sample_index": sample.sample_index,
+            "prompt": sample.prompt.text,
+            "completion": sample.text,
+            "answer": sample.prompt.answer,
+            "reward": value,
+            "reason": reason,
+            "advantage": _mean_advantage(sample, advantage),
+            "end": None if sample.end is None else str(sample.end),
+            "turns": sample.turn,
+            "num_tokens": sum(sample.policy_mask),
+        }
+        for sample, value, reason, advantage in rows
+    ]
+
+
+def _mean_advantage(sample: Sample, advantage: float | Sequence[float] | None) -> float | None:
+    """One number for a row."""
+    if not isinstance(advantage, Sequence):
+        return advantage
+    drawn = [a for a, is_drawn in zip(advantage, sample.policy_mask, strict=True) if is_drawn]
+    return sum(drawn) / len(drawn) if drawn else None

@@ -7,10 +7,23 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
 
-from dataflow.datasets import CalculatorPrompts, LetterPrompts, PromptSource
+from dataflow.datasets import (
+    CalculatorPrompts,
+    LetterPrompts,
+    PromptSource,
+    ReasoningGymPrompts,
+)
 from dataflow.environments import Environment, LateEnvironment, PythonTool
 from dataflow.errors import UnknownNameError
-from dataflow.rewards import ExactAnswer, Judge, LateJudge, OrderVerifier, Verifier
+from dataflow.rewards import (
+    ExactAnswer,
+    IsolatedReward,
+    Judge,
+    LateJudge,
+    OrderVerifier,
+    ReasoningGymReward,
+    Verifier,
+)
 from dataflow.rewards.orders import ORDERS
 from dataflow.waiting import LogNormalDelay
 
@@ -192,11 +205,45 @@ def _calculator_tool(median_s: float, sigma: float, seed: int) -> Environment:
     return LateEnvironment(PythonTool(), LogNormalDelay(median_s, sigma, seed))
 
 
+def _puzzles(
+    generator: str,
+    config: Mapping[str, object] | None = None,
+    mark: str = "",
+    suffix: str = "",
+    max_new_tokens: int = 64,
+    is_exact: bool = False,
+) -> Task:
+    """Puzzles of reasoning-gym with its own verifier, in a process that can be killed."""
+    settings = dict(config or {})
+    ReasoningGymPrompts(generator, config=settings)
+    return Task(
+        name=generator,
+        description=f"reasoning-gym {generator}, {'gold answer' if is_exact else 'its verifier'}",
+        base="letters",
+        prompts=partial(_puzzle_prompts, generator, settings, suffix),
+        reward=partial(_puzzle_reward, mark, is_exact),
+        max_new_tokens=max_new_tokens,
+    )
+
+
+def _puzzle_prompts(
+    generator: str, config: Mapping[str, object], suffix: str, seed: int
+) -> PromptSource:
+    return ReasoningGymPrompts(generator, seed=seed, config=config, suffix=suffix)
+
+
+def _puzzle_reward(mark: str, is_exact: bool, seed: int) -> Judge:
+    """The verifier; it draws nothing."""
+    del seed
+    return IsolatedReward(ReasoningGymReward(mark, is_exact))
+
+
 _TASKS: dict[str, Callable[..., Task]] = {
     "ascending": _ascending,
     "calculator": _calculator,
     "copy": _copy,
     "descending": _descending,
     "judged": _judged,
+    "reasoning_gym": _puzzles,
     "reversed": _reversed,
 }

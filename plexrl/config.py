@@ -28,6 +28,8 @@ class ClusterConfig:
     worker_ttl_s: float = 120.0
     """Seconds without a heartbeat after which a worker counts as dead. Longer than Dask's wait for
     the first import of torch on a busy machine."""
+    faces: str = "plexrl.dashboard.install"
+    """Module that adds PlexRL's pages and metrics to the scheduler's dashboard; empty adds none."""
 
     def __post_init__(self) -> None:
         _at_least("cluster", self, ("groups", "cpu_workers", "cpu_threads"), 1)

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from solver.bounds import Bound, BoundClass, Proof
+from solver.certificate import Certificate
 from solver.errors import DispatchError, PlanError, ProblemError, SolverError
 from solver.explain import explain
+from solver.objective import Objective
 from solver.plan import Plan, Timeline, Timing
 from solver.planner import greedy, plan
 from solver.problem import Group, Job, Op, Problem
@@ -15,10 +17,12 @@ from solver.verify import Verification, verify
 __all__ = [
     "Bound",
     "BoundClass",
+    "Certificate",
     "DispatchError",
     "Group",
     "Incumbent",
     "Job",
+    "Objective",
     "Op",
     "Plan",
     "PlanError",

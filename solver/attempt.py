@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
 from solver.bounds import Bound
+from solver.objective import Objective, value_of
 from solver.plan import Plan
 from solver.problem import Problem
 from solver.result import Incumbent, Result, Source, Status
@@ -23,7 +24,10 @@ class Attempt:
     began: float
     deadline: float
     on_incumbent: OnIncumbent
+    objective: Objective = Objective.ROUND
     best: Plan | None = None
+    value: int | None = None
+    """Value of the best plan."""
     source: Source | None = None
     incumbents: list[Incumbent] = field(default_factory=list)
     bounds: list[Bound] = field(default_factory=list)
@@ -34,33 +38,38 @@ class Attempt:
         verification = verify(self.problem, plan)
         if not verification.is_valid:
             return False
-        if self.best is None or plan.objective_ticks <= self.best.objective_ticks:
-            if self.best is None or plan.objective_ticks < self.best.objective_ticks:
-                self._note(plan.objective_ticks, source)
-            self.best, self.source = plan, source
+        value = value_of(self.problem, plan, self.objective)
+        if self.value is None or value <= self.value:
+            if self.value is None or value < self.value:
+                self._note(plan, value, source)
+            self.best, self.value, self.source = plan, value, source
         return True
 
-    def _note(self, objective_ticks: int, source: Source) -> None:
-        incumbent = Incumbent(time.monotonic() - self.began, objective_ticks, source)
+    def _note(self, plan: Plan, value: int, source: Source) -> None:
+        seconds = time.monotonic() - self.began
+        incumbent = Incumbent(seconds, plan.objective_ticks, source, value, self._bound())
         self.incumbents.append(incumbent)
         self.on_incumbent(incumbent)
 
+    def _bound(self) -> int | None:
+        """The strongest bound so far over all placements."""
+        return Result(Status.UNKNOWN, 0.0, bounds=tuple(self.bounds)).bound_ticks
+
     def end(self, status: Status) -> Result:
         """The result; a bound that a checked plan refutes is a fault of the solver and dropped."""
-        best = self.best
-        bounds = [
-            bound for bound in self.bounds if best is None or bound.ticks <= best.objective_ticks
-        ]
+        bounds = [bound for bound in self.bounds if self.value is None or bound.ticks <= self.value]
         if len(bounds) < len(self.bounds):
             self.reasons.append("a bound above the objective of a checked plan was dropped")
         result = Result(
             status=status,
             seconds=time.monotonic() - self.began,
-            plan=best,
+            plan=self.best,
             source=self.source,
             bounds=tuple(bounds),
             reason="; ".join(self.reasons),
             incumbents=tuple(self.incumbents),
+            objective=self.objective,
+            value=self.value,
         )
-        is_proven = best is not None and result.bound_ticks == best.objective_ticks
+        is_proven = self.best is not None and result.bound_ticks == self.value
         return replace(result, status=Status.OPTIMAL) if is_proven else result

@@ -9,6 +9,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
+from solver.certificate import Certificate
+from solver.objective import Objective
 from solver.problem import Group, Job, Problem
 
 
@@ -16,7 +18,8 @@ class BoundClass(StrEnum):
     """Which schedules a bound holds for."""
 
     UNIVERSAL = "universal"
-    """Every schedule that gives each job one iteration per round, on any placement."""
+    """Every schedule that gives each job one iteration per round, on any placement (objective
+    `round`), or that keeps every slowdown limit on average (other objectives)."""
     COMMON_CYCLE = "common_cycle"
     """Every placement on which each group repeats one cycle with every job once in it."""
     RESTRICTED = "restricted"
@@ -33,7 +36,9 @@ class Proof(StrEnum):
     ENUMERATION = "enumeration"
     """Every placement was looked at, each valued by its load and chain."""
     SEARCH = "search"
-    """CP-SAT searched the timelines exhaustively below this value."""
+    """CP-SAT searched exhaustively below this value."""
+    DUALS = "duals"
+    """No set of jobs pays a group more than its cost (see `Certificate`)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,13 +46,22 @@ class Bound:
     """No schedule of the class has an objective below this value."""
 
     ticks: int
-    """The value, in priced group-ticks (see `Plan.objective_ticks`)."""
+    """The value, in the unit of the objective: priced group-ticks for `round`."""
     bound_class: BoundClass
     proof: Proof
+    objective: Objective = Objective.ROUND
+    """What the bound is on."""
+    certificate: Certificate | None = None
+    """What a proof by duals rests on."""
 
     def to_json(self) -> dict[str, object]:
-        """The bound as JSON types."""
-        return {"ticks": self.ticks, "class": str(self.bound_class), "proof": str(self.proof)}
+        """The bound as JSON types, without its certificate, which is as long as the problem."""
+        return {
+            "ticks": self.ticks,
+            "class": str(self.bound_class),
+            "proof": str(self.proof),
+            "objective": str(self.objective),
+        }
 
 
 def load_ticks(jobs: Sequence[Job]) -> int:
@@ -92,10 +106,7 @@ def may_use(job: Job, group: Group) -> bool:
 
 def simple_bounds(problem: Problem) -> tuple[Bound, ...]:
     """Bounds over all placements; empty when a job fits no group."""
-    prices = {
-        job.id: min((group.price for group in problem.groups if may_use(job, group)), default=None)
-        for job in problem.jobs
-    }
+    prices = _cheapest_prices(problem)
     load = chain = 0
     for job in problem.jobs:
         price = prices[job.id]
@@ -118,3 +129,16 @@ def simple_bounds(problem: Problem) -> tuple[Bound, ...]:
         Bound(load, BoundClass.UNIVERSAL, Proof.LOAD),
         Bound(chain, BoundClass.COMMON_CYCLE, Proof.CHAIN),
     )
+
+
+def _cheapest_prices(problem: Problem) -> dict[str, int | None]:
+    """Job → the least price of a group it fits alone; None if it fits none."""
+    shapes: dict[tuple[object, ...], int | None] = {}
+    found: dict[str, int | None] = {}
+    for job in problem.jobs:
+        shape = (job.memory_bytes, job.pool, job.pinned_group)
+        if shape not in shapes:
+            usable = (group.price for group in problem.groups if may_use(job, group))
+            shapes[shape] = min(usable, default=None)
+        found[job.id] = shapes[shape]
+    return found

@@ -9,7 +9,8 @@ from dataclasses import replace
 from solver.attempt import Attempt
 from solver.bounds import Bound, BoundClass, Proof, cycle_floor_ticks, cycle_limit_ticks
 from solver.cpsat import guard
-from solver.cpsat.guard import ChildEnd, Report
+from solver.cpsat.guard import Report
+from solver.cpsat.leash import ChildEnd
 from solver.cpsat.messages import Task
 from solver.errors import PlanError
 from solver.placement.greedy import Placed

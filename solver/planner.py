@@ -1,4 +1,4 @@
-"""From a problem to a verified plan: greedy at once, then CP-SAT per group, then proof.
+"""From a problem to a verified plan: greedy at once, then placement and timelines, with proof.
 
 There is a plan from the first milliseconds on. The solver only ever improves it, and nothing of
 the solver's is believed before the independent check has passed it.
@@ -16,10 +16,13 @@ from solver.cpsat import guard
 from solver.errors import PlanError
 from solver.explain import explain
 from solver.improve import improve
+from solver.objective import Objective, value_of
 from solver.placement.greedy import Placed, greedy_plan, timelines_of
 from solver.placement.search import Search, search_placement
+from solver.placing import NOTHING_FOUND, place
 from solver.plan import Plan
-from solver.problem import Problem
+from solver.problem import Job, Problem
+from solver.replan import replan
 from solver.result import Result, Source, Status
 from solver.timeline import plan_of
 
@@ -45,6 +48,7 @@ def plan(
     problem: Problem,
     *,
     previous: Plan | None = None,
+    objective: Objective = Objective.ROUND,
     budget_s: float = 5.0,
     seed: int = 0,
     memory_bytes: int = guard.MEMORY_BYTES,
@@ -60,6 +64,8 @@ def plan(
     previous
         The plan in force: jobs stay where they are unless moving is cheaper, and if it still
         holds it is the one to beat.
+    objective
+        What plans are judged by.
     budget_s
         Seconds the call may take; 0 asks for the greedy plan alone.
     seed
@@ -79,27 +85,23 @@ def plan(
     """
     began = time.monotonic()
     problem = _with_current(problem, previous)
-    attempt = Attempt(problem, began, began + budget_s, on_incumbent)
+    attempt = Attempt(problem, began, began + budget_s, on_incumbent, objective)
     search = _place(attempt, previous)
     if attempt.best is None and (search is None or search.placed is None):
         reason = explain(problem)
         if reason or (search is not None and search.is_complete):
             attempt.reasons.append(reason or "no placement keeps every requirement")
             return attempt.end(Status.INFEASIBLE)
+    if objective is not Objective.ROUND or (search is not None and not search.is_complete):
+        return place(attempt, seed, memory_bytes, command)
     attempt.bounds.extend(simple_bounds(problem))
-    if (
-        search is not None
-        and search.is_complete
-        and search.floor_ticks is not None
-        and len(problem.groups) > 1
-    ):
+    if search is None:
+        return place(attempt, seed, memory_bytes, command)
+    if search.is_complete and search.floor_ticks is not None and len(problem.groups) > 1:
         attempt.bounds.append(Bound(search.floor_ticks, BoundClass.COMMON_CYCLE, Proof.ENUMERATION))
     placed = _to_improve(attempt, search)
     if placed is None:
-        attempt.reasons.append(
-            "no placement was found that keeps every requirement, and none was excluded; "
-            "add groups or relax slowdown limits"
-        )
+        attempt.reasons.append(NOTHING_FOUND)
         return attempt.end(Status.UNKNOWN)
     return improve(attempt, placed, seed, memory_bytes, command)
 
@@ -122,17 +124,25 @@ def _place(attempt: Attempt, previous: Plan | None) -> Search | None:
             attempt.offer(plan_of(attempt.problem, previous.timelines), Source.PREVIOUS)
         except (PlanError, KeyError):
             attempt.reasons.append("the previous plan does not fit the problem any more")
+        if attempt.best is None and (mended := replan(attempt.problem, previous)) is not None:
+            attempt.offer(mended, Source.REPLANNED)
+    if previous is not None and attempt.best is not None and _is_large(attempt.problem):
+        return None
     found = greedy_plan(attempt.problem)
     if found is not None and (
-        attempt.best is None or found.objective_ticks < attempt.best.objective_ticks
+        attempt.value is None or value_of(attempt.problem, found, attempt.objective) < attempt.value
     ):
         attempt.offer(found, Source.GREEDY)
-    if len(attempt.problem.jobs) > MAX_SEARCHED_JOBS and len(attempt.problem.groups) > 1:
+    if _is_large(attempt.problem):
         return None
     search = search_placement(attempt.problem)
     if search.placed is not None and _is_cheaper(search, attempt.best):
         attempt.offer(plan_of(attempt.problem, timelines_of(search.placed)), Source.GREEDY)
     return search
+
+
+def _is_large(problem: Problem) -> bool:
+    return len(problem.jobs) > MAX_SEARCHED_JOBS and len(problem.groups) > 1
 
 
 def _is_cheaper(search: Search, best: Plan | None) -> bool:
@@ -141,15 +151,13 @@ def _is_cheaper(search: Search, best: Plan | None) -> bool:
     )
 
 
-def _to_improve(attempt: Attempt, search: Search | None) -> Placed | None:
+def _to_improve(attempt: Attempt, search: Search) -> Placed | None:
     """The placement worth the solver's time: the one that may become cheapest."""
-    if search is not None and search.placed is not None and _is_cheaper(search, attempt.best):
+    if search.placed is not None and _is_cheaper(search, attempt.best):
         return search.placed
     if attempt.best is None:
         return None
-    return {
-        timeline.group: tuple(
-            job for job in attempt.problem.jobs if attempt.best.placement[job.id] == timeline.group
-        )
-        for timeline in attempt.best.timelines
-    }
+    placed: dict[str, list[Job]] = {}
+    for job in attempt.problem.jobs:
+        placed.setdefault(attempt.best.placement[job.id], []).append(job)
+    return {group: tuple(jobs) for group, jobs in placed.items()}

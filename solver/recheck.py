@@ -1,7 +1,8 @@
 """Checks a bound from the problem alone, sharing no code with whatever claimed it.
 
-Load, chain and enumeration are recomputed; what CP-SAT proved by search has no certificate that
-could be followed without it, and is answered as unchecked rather than as true.
+Load, chain and enumeration are recomputed, duals are followed (`solver.recheck_duals`). What
+CP-SAT proved by search has no certificate that could be followed without it, and is answered as
+unchecked rather than as true.
 """
 
 from __future__ import annotations
@@ -11,7 +12,9 @@ from enum import StrEnum
 from itertools import product
 
 from solver.bounds import Bound, BoundClass, Proof
+from solver.objective import Objective
 from solver.problem import Group, Job, Problem
+from solver.recheck_duals import follow
 
 MAX_PLACEMENTS = 200_000
 """Placements enumerated at most: about two seconds."""
@@ -29,6 +32,10 @@ class Recheck(StrEnum):
 
 def recheck(problem: Problem, bound: Bound) -> Recheck:
     """Follow the proof of a bound again."""
+    if bound.proof is Proof.DUALS:
+        return Recheck.HOLDS if follow(problem, bound) else Recheck.REFUTED
+    if bound.objective is not Objective.ROUND:
+        return Recheck.UNCHECKED
     match bound.proof:
         case Proof.LOAD:
             value = _load(problem, bound.bound_class)

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from solver.bounds import Bound, BoundClass
+from solver.objective import Objective
 from solver.plan import Plan
 
 
@@ -29,8 +30,12 @@ class Source(StrEnum):
 
     GREEDY = "greedy"
     """Best fit, or the placement search, with timelines built without a solver."""
+    COLUMNS = "columns"
+    """Column generation chose the sets of jobs that share."""
     CPSAT = "cpsat"
     """At least one timeline is the solver's."""
+    REPLANNED = "replanned"
+    """The plan before, with only the groups planned anew that something came to or left."""
     PREVIOUS = "previous"
     """The plan before still holds, and nothing better was found."""
 
@@ -42,7 +47,12 @@ class Incumbent:
     seconds: float
     """Seconds since the solve began."""
     objective_ticks: int
+    """Priced group-ticks of a round (`Plan.objective_ticks`), whatever the objective."""
     source: Source
+    value: int
+    """Value by the objective of the solve."""
+    bound: int | None = None
+    """What was proven by then: no plan has a smaller value."""
 
     def to_json(self) -> dict[str, object]:
         """The incumbent as JSON types."""
@@ -50,6 +60,8 @@ class Incumbent:
             "seconds": self.seconds,
             "objective_ticks": self.objective_ticks,
             "source": str(self.source),
+            "value": self.value,
+            "bound": self.bound,
         }
 
 
@@ -70,6 +82,10 @@ class Result:
     """Plain words: why there is no plan, or why the solver's plan does not serve."""
     incumbents: tuple[Incumbent, ...] = ()
     """Plans met on the way, the greedy one first."""
+    objective: Objective = Objective.ROUND
+    """What the plan is judged by; bounds and values are in its unit."""
+    value: int | None = None
+    """Value of the plan; None without one."""
 
     @property
     def is_verified(self) -> bool:
@@ -98,10 +114,26 @@ class Result:
 
     @property
     def gap(self) -> float | None:
-        """(objective - bound) ÷ objective: what a better plan could at most still gain."""
-        if self.plan is None or self.bound_ticks is None:
+        """(value - bound) ÷ value: what a better plan could at most still gain."""
+        return None if self.bound is None else self._gap_to(self.bound)
+
+    def gap_in(self, bound_class: BoundClass) -> float | None:
+        """What a better schedule of a class could at most still gain; None if nothing is proven.
+
+        A universal bound holds for common cycles too, and each of them for the plan's placement.
+        """
+        classes = list(BoundClass)
+        wide_enough = classes[: classes.index(bound_class) + 1]
+        holding = [entry for entry in self.bounds if entry.bound_class in wide_enough]
+        strongest = max(holding, key=lambda entry: entry.ticks, default=None)
+        return None if strongest is None else self._gap_to(strongest)
+
+    def _gap_to(self, bound: Bound) -> float | None:
+        if self.plan is None or self.value is None:
             return None
-        return (self.plan.objective_ticks - self.bound_ticks) / self.plan.objective_ticks
+        if self.value == bound.ticks:
+            return 0.0
+        return (self.value - bound.ticks) / abs(self.value)
 
     def to_json(self) -> dict[str, object]:
         """The result as JSON types."""
@@ -113,6 +145,8 @@ class Result:
             "bound_class": None if self.bound_class is None else str(self.bound_class),
             "bounds": [entry.to_json() for entry in self.bounds],
             "gap": self.gap,
+            "objective": str(self.objective),
+            "value": self.value,
             "is_verified": self.is_verified,
             "seconds": self.seconds,
             "reason": self.reason,

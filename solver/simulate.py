@@ -5,8 +5,8 @@ from __future__ import annotations
 import heapq
 import math
 import random
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
 from solver.dispatch.arbiter import Arbiter
 from solver.dispatch.events import (
@@ -29,6 +29,9 @@ from solver.errors import ProblemError
 from solver.saving import Usage, saving, work_done
 from solver.trace import LeaseRecord
 
+Tape = tuple[tuple[tuple[int, int], ...], ...]
+"""Iteration → op → ``(ticks of the lease, ticks of the wait after it)``."""
+
 
 @dataclass(frozen=True, slots=True)
 class SimOp:
@@ -41,6 +44,8 @@ class SimOp:
     """Mean wait between its end and the next op."""
     groups: tuple[str, ...] = ("group-0",)
     """Groups it needs at once."""
+    swap_s: float | None = None
+    """Time to bring its state to a group that another job used last; None: as its job says."""
 
     def __post_init__(self) -> None:
         if not (0 < self.duration_s < math.inf and 0 <= self.wait_s < math.inf):
@@ -63,6 +68,15 @@ class SimJob:
     """Standard deviation ÷ mean of a wait (lognormal)."""
     swap_s: float = 0.0
     """Time to bring its state to a group that another job used last."""
+    tape: Tape = ()
+    """Per iteration and op its lease and wait in ticks, drawn elsewhere or measured, and
+    as long as `iterations`; empty: drawn from the means."""
+    ahead_ops: int = 0
+    """Ops at the start of an iteration that may run before the iteration before has ended."""
+    staleness: int = 0
+    """Iterations by which those ops may run ahead."""
+    arrives_s: float = 0.0
+    """When it begins."""
 
     def __post_init__(self) -> None:
         if not self.ops or self.iterations < 1:
@@ -70,8 +84,21 @@ class SimJob:
                 f"job {self.name!r} has {len(self.ops)} ops and {self.iterations} iterations; "
                 "give it at least one of each"
             )
-        if min(self.duration_cv, self.wait_cv, self.swap_s) < 0:
-            raise ProblemError(f"job {self.name!r} has a negative cv or swap time; give 0 or more")
+        if min(self.duration_cv, self.wait_cv, self.swap_s, self.arrives_s, self.staleness) < 0:
+            raise ProblemError(
+                f"job {self.name!r} has a negative cv, swap time, arrival or staleness; "
+                "give 0 or more"
+            )
+        if not 0 <= self.ahead_ops < len(self.ops):
+            raise ProblemError(
+                f"job {self.name!r} has ahead_ops={self.ahead_ops} of {len(self.ops)} ops; "
+                "leave at least one that does not run ahead"
+            )
+        if self.tape and len(self.tape) != self.iterations:
+            raise ProblemError(
+                f"job {self.name!r} has a tape of {len(self.tape)} iterations, not "
+                f"{self.iterations}; make them equal"
+            )
 
     def draw_ticks(self, seed: int, iteration: int, index: int) -> tuple[int, int]:
         """Length of one lease and of the wait after it, in ticks.
@@ -79,6 +106,8 @@ class SimJob:
         A function of seed, job, iteration and op alone: the same under every rule and plan
         (common random numbers).
         """
+        if self.tape:
+            return self.tape[iteration][index]
         rng = random.Random(f"{seed}:{self.name}:{iteration}:{index}")
         op = self.ops[index]
         duration_s = _lognormal(rng, op.duration_s, self.duration_cv)
@@ -86,12 +115,26 @@ class SimJob:
         return max(round(duration_s * TICKS_PER_S), 1), round(wait_s * TICKS_PER_S)
 
     def alone_ticks(self, seed: int) -> int:
-        """Ticks the job takes with groups of its own, its last wait included."""
-        return sum(
-            sum(self.draw_ticks(seed, iteration, index))
-            for iteration in range(self.iterations)
-            for index in range(len(self.ops))
-        )
+        """Ticks the job takes with groups of its own, its last wait included.
+
+        With ops that run ahead each part of the loop has its own groups.
+        """
+        return self.alone_ends(seed)[-1]
+
+    def alone_ends(self, seed: int) -> list[int]:
+        """Ticks from its arrival at which its iterations end with groups of its own."""
+        ahead: list[int] = []
+        ends: list[int] = []
+        for iteration in range(self.iterations):
+            draws = [sum(self.draw_ticks(seed, iteration, i)) for i in range(len(self.ops))]
+            before = ends[-1] if ends else 0
+            if self.ahead_ops:
+                trained = iteration - self.staleness - 1
+                free = max(ahead[-1] if ahead else 0, ends[trained] if trained >= 0 else 0)
+                ahead.append(free + sum(draws[: self.ahead_ops]))
+                before = max(before, ahead[-1])
+            ends.append(before + sum(draws[self.ahead_ops :]))
+        return ends
 
     def busy_ticks(self, seed: int) -> int:
         """Ticks of its leases, swaps left out."""
@@ -118,18 +161,20 @@ class Simulation:
     records: tuple[LeaseRecord, ...]
     """Leases by start."""
     finished_ticks: Mapping[str, int]
-    """Job → tick its last wait ended at."""
+    """Job → ticks from its arrival to the end of its last wait."""
     alone_ticks: Mapping[str, int]
     """Job → ticks it takes alone, from the same draws."""
     busy_ticks: Mapping[str, int]
     """Job → ticks of its leases, swaps left out."""
     iterations: Mapping[str, int]
     num_groups: int
+    ends_ticks: Mapping[str, tuple[int, ...]]
+    """Job → ticks its iterations ended at, last waits included."""
 
     @property
     def makespan_ticks(self) -> int:
         """Tick the last job ended at."""
-        return max(self.finished_ticks.values())
+        return max(found[-1] for found in self.ends_ticks.values())
 
     @property
     def slowdowns(self) -> dict[str, float]:
@@ -168,6 +213,54 @@ class _Running:
 
 
 @dataclass(slots=True)
+class Loop:
+    """Where one job is: which part of which iteration may begin, and when.
+
+    An iteration has a part that may run ahead (the first `SimJob.ahead_ops` ops) and the rest.
+    """
+
+    job: SimJob
+    ahead: list[int] = field(default_factory=list)
+    """Ticks the parts that run ahead ended at, by iteration."""
+    ends: list[int] = field(default_factory=list)
+    """Ticks the iterations ended at."""
+    begun_ahead: int = 0
+    begun: int = 0
+
+    def startable(self) -> Iterator[tuple[int, int, int]]:
+        """``(iteration, op, tick)`` of the parts that begin now that their causes are known."""
+        job, arrival = self.job, round(self.job.arrives_s * TICKS_PER_S)
+        first, trained = self.begun_ahead, self.begun_ahead - job.staleness
+        is_ahead = job.ahead_ops > 0 and first < job.iterations and len(self.ahead) == first
+        if is_ahead and len(self.ends) >= trained:
+            self.begun_ahead += 1
+            after = self.ends[trained - 1] if trained > 0 else arrival
+            yield first, 0, max(after, self.ahead[-1] if self.ahead else arrival)
+        following = self.begun
+        if following == job.iterations or len(self.ends) < following:
+            return
+        if job.ahead_ops and len(self.ahead) <= following:
+            return
+        self.begun += 1
+        before = self.ends[-1] if self.ends else arrival
+        yield (
+            following,
+            job.ahead_ops,
+            max(before, self.ahead[following]) if job.ahead_ops else before,
+        )
+
+    def finish(self, index: int, tick: int) -> bool:
+        """Note that an op and its wait end at the tick; say whether that ends its part."""
+        if index == self.job.ahead_ops - 1:
+            self.ahead.append(tick)
+            return True
+        if index == len(self.job.ops) - 1:
+            self.ends.append(tick)
+            return True
+        return False
+
+
+@dataclass(slots=True)
 class _Cluster:
     """The simulated cluster: an event queue, and what the groups physically do."""
 
@@ -182,12 +275,17 @@ class _Cluster:
     admitted: dict[str, list[str]] = field(default_factory=dict)
     """Group → admitted functions, the running one first."""
     records: list[LeaseRecord] = field(default_factory=list)
-    finished: dict[str, int] = field(default_factory=dict)
+    loops: dict[str, Loop] = field(default_factory=dict)
 
     def push(self, tick: int, event: Event) -> None:
         """Let the event happen at the tick; events of one tick happen in order of their push."""
         heapq.heappush(self.events, (tick, self.num_events, event))
         self.num_events += 1
+
+    def go_on(self, job: SimJob) -> None:
+        """Make ready what may begin of the job."""
+        for iteration, index, tick in self.loops[job.name].startable():
+            self.make_ready(job, iteration, index, tick)
 
     def make_ready(self, job: SimJob, iteration: int, index: int, tick: int) -> None:
         """The op's inputs are there at the tick."""
@@ -197,10 +295,12 @@ class _Cluster:
         expected = round(op.duration_s * TICKS_PER_S)
         self.push(tick, Ready(FunctionRef(name, job.name, op.name, iteration, op.groups, expected)))
 
-    def run(self) -> None:
-        """Work through all events."""
+    def run(self, until: int | None) -> None:
+        """Work through all events, or those up to a tick."""
         while self.events:
             now, _, event = heapq.heappop(self.events)
+            if until is not None and now > until:
+                break
             if isinstance(event, Started):
                 self._begin(event.id, now)
             elif isinstance(event, Ended):
@@ -224,7 +324,8 @@ class _Cluster:
         job, groups = running.job, running.job.ops[running.index].groups
         running.started_tick = now
         if any(self.resident.get(group) != job.name for group in groups):
-            running.swap_ticks = round(job.swap_s * TICKS_PER_S)
+            swap_s = job.ops[running.index].swap_s
+            running.swap_ticks = round((job.swap_s if swap_s is None else swap_s) * TICKS_PER_S)
         self.resident.update(dict.fromkeys(groups, job.name))
         duration, _ = job.draw_ticks(self.seed, running.iteration, running.index)
         self.push(now + running.swap_ticks + duration, Ended(name))
@@ -237,15 +338,13 @@ class _Cluster:
         for group in running.job.ops[running.index].groups:
             if self.admitted[group]:
                 self._start_if_free(self.admitted[group][0], now + self.handoff.ahead_ticks)
-        job = running.job
+        job, loop = running.job, self.loops[running.job.name]
         _, wait = job.draw_ticks(self.seed, running.iteration, running.index)
-        iteration, index = running.iteration, running.index + 1
-        if index == len(job.ops):
-            iteration, index = iteration + 1, 0
-        if iteration < job.iterations:
-            self.make_ready(job, iteration, index, now + wait)
-        else:
-            self.finished[job.name] = now + wait
+        if not loop.finish(running.index, now + wait):
+            self.make_ready(job, running.iteration, running.index + 1, now + wait)
+            return
+        self.go_on(job)
+        if len(loop.ends) == job.iterations:
             self.push(now, JobLeft(job.name))
 
 
@@ -256,13 +355,14 @@ def simulate(
     *,
     seed: int = 0,
     handoff: Handoff | None = None,
+    until_s: float | None = None,
 ) -> Simulation:
-    """Run jobs to their end on the groups their ops name.
+    """Run jobs to their end, or to a moment, on the groups their ops name.
 
     Parameters
     ----------
     jobs
-        All begin at tick 0, in this order.
+        They begin when they arrive, those of one moment in this order.
     plan
         Dispatch plan in force from the start; none by default.
     rule
@@ -271,11 +371,15 @@ def simulate(
         Of the durations and waits; the same under every plan and rule.
     handoff
         Admission delays.
+    until_s
+        Moment at which the simulation stops, whatever still runs; None: when all have ended. Of a
+        job that has not ended, what is reported covers the iterations that have.
 
     Raises
     ------
     ProblemError
         There is no job, or two have one name.
+        A job ended no iteration within `until_s`.
     """
     _check_names(jobs)
     cluster = _Cluster(Arbiter(rule), seed, Handoff() if handoff is None else handoff)
@@ -284,8 +388,9 @@ def simulate(
         cluster.push(0, GroupAdded(group))
     cluster.push(0, PlanAdopted(plan or DispatchPlan()))
     for job in jobs:
-        cluster.make_ready(job, 0, 0, 0)
-    cluster.run()
+        cluster.loops[job.name] = Loop(job)
+        cluster.go_on(job)
+    cluster.run(None if until_s is None else round(until_s * TICKS_PER_S))
     return _summary(cluster, jobs, len(groups))
 
 
@@ -314,13 +419,25 @@ def _check_names(jobs: Sequence[SimJob]) -> None:
 
 
 def _summary(cluster: _Cluster, jobs: Sequence[SimJob], num_groups: int) -> Simulation:
+    ends = {job.name: tuple(cluster.loops[job.name].ends) for job in jobs}
+    for name, found in ends.items():
+        if not found:
+            raise ProblemError(f"job {name!r} ended no iteration within the time; simulate longer")
+    done = {
+        job.name: replace(job, iterations=len(ends[job.name]), tape=job.tape[: len(ends[job.name])])
+        for job in jobs
+    }
     return Simulation(
         records=tuple(sorted(cluster.records, key=lambda r: (r.started_s, r.group))),
-        finished_ticks=cluster.finished,
-        alone_ticks={job.name: job.alone_ticks(cluster.seed) for job in jobs},
-        busy_ticks={job.name: job.busy_ticks(cluster.seed) for job in jobs},
-        iterations={job.name: job.iterations for job in jobs},
+        finished_ticks={
+            name: found[-1] - round(done[name].arrives_s * TICKS_PER_S)
+            for name, found in ends.items()
+        },
+        alone_ticks={name: job.alone_ticks(cluster.seed) for name, job in done.items()},
+        busy_ticks={name: job.busy_ticks(cluster.seed) for name, job in done.items()},
+        iterations={name: job.iterations for name, job in done.items()},
         num_groups=num_groups,
+        ends_ticks=ends,
     )
 
 

@@ -35,8 +35,11 @@ def verify(problem: Problem, plan: Plan) -> Verification:
     """
     found = [*_placement(problem, plan), *_served_once(problem, plan)]
     if not found:
+        residents: dict[str, list[Job]] = {}
+        for job in problem.jobs:
+            residents.setdefault(plan.placement[job.id], []).append(job)
         for group in problem.groups:
-            found.extend(_residents(problem, plan, group))
+            found.extend(_residents(residents.get(group.id, []), group))
         for timeline in plan.timelines:
             found.extend(_timeline(problem, timeline))
         found.extend(_promises(problem, plan))
@@ -74,8 +77,7 @@ def _served_once(problem: Problem, plan: Plan) -> Iterator[str]:
             )
 
 
-def _residents(problem: Problem, plan: Plan, group: Group) -> Iterator[str]:
-    here = [job for job in problem.jobs if plan.placement[job.id] == group.id]
+def _residents(here: list[Job], group: Group) -> Iterator[str]:
     needed = sum(job.memory_bytes for job in here)
     if needed > group.memory_bytes:
         yield f"jobs on group {group.id!r} need {needed} bytes; it has {group.memory_bytes}"
@@ -98,10 +100,8 @@ def _timeline(problem: Problem, timeline: Timeline) -> Iterator[str]:
                 f"op {timing.op!r} of job {timing.job!r} starts at {timing.start_ticks}, outside "
                 f"the cycle of {timeline.cycle_ticks} ticks of group {timeline.group!r}"
             )
-    ids = {timing.job for timing in timeline.timings}
-    for job in problem.jobs:
-        if job.id in ids:
-            yield from _chain(job, timeline)
+    for job_id in dict.fromkeys(timing.job for timing in timeline.timings):
+        yield from _chain(problem.job(job_id), timeline)
     yield from _exclusive(problem, timeline)
 
 

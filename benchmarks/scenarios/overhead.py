@@ -7,6 +7,7 @@ does so for both.
 
 from __future__ import annotations
 
+import itertools
 import json
 import statistics
 import subprocess
@@ -38,7 +39,7 @@ class Case:
 
 
 def run(quick: bool, progress: Progress) -> BenchmarkResult:
-    """Measure `ready_to_start_ms_p50`, `alone_overhead_ms` and `alone_overhead_fraction`."""
+    """Measure starts, handoffs, and what an iteration of a job alone costs on top."""
     tiny = Case("tiny", 16, 8, iterations=8 if quick else 24, rounds=1 if quick else 3)
     long = Case("long", 192, 16, iterations=3 if quick else 6, rounds=1 if quick else 2)
     base = plexrl.tiny_base("letters", seed=SEED)
@@ -65,6 +66,8 @@ def run(quick: bool, progress: Progress) -> BenchmarkResult:
             if case is tiny:
                 figures["alone_overhead_ms"] = 1000 * (ours_s - plain_s)
                 figures |= _starts(cluster.trace().leases)
+                progress("handoffs between two jobs")
+                figures |= _handoffs(cluster, base, case)
             else:
                 figures["alone_overhead_fraction"] = ours_s / plain_s - 1
     return BenchmarkResult("overhead", figures, peers, SEED)
@@ -94,6 +97,24 @@ def _starts(leases: tuple[LeaseRecord, ...]) -> dict[str, float]:
         "ready_to_start_ms_p50": statistics.median(waits_ms),
         "ready_to_start_ms_p99": waits_ms[min(len(waits_ms) - 1, round(0.99 * len(waits_ms)))],
     }
+
+
+def _handoffs(cluster: plexrl.LocalCluster, base: str, case: Case) -> dict[str, float]:
+    """Milliseconds between leases of two jobs, where the later function was ready in time."""
+    runs = [cluster.submit(_job(base, f"handoff-{index}", case)) for index in range(2)]
+    for run in runs:
+        run.result(TIMEOUT_S)
+    names = {run.name for run in runs}
+    leases = sorted(
+        (lease for lease in cluster.trace().leases if lease.job in names and lease.iteration > 0),
+        key=lambda lease: lease.started_s,
+    )
+    gaps_ms = [
+        1000 * (after.started_s - before.ended_s)
+        for before, after in itertools.pairwise(leases)
+        if after.ready_s < before.ended_s
+    ]
+    return {"handoff_ms_p50": statistics.median(gaps_ms)}
 
 
 def _plain_iterations_s(base: str, case: Case) -> list[float]:

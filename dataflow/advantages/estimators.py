@@ -57,6 +57,19 @@ def rloo(rewards: Sequence[float], samples: Sequence[Sample]) -> tuple[float, ..
     return tuple(float(value) for value in advantages)
 
 
+def reinforce_pp(rewards: Sequence[float], samples: Sequence[Sample]) -> tuple[float, ...]:
+    """(R - mean) / standard deviation, both of the batch (REINFORCE++, arXiv 2501.03262)."""
+    del samples
+    values = np.asarray(rewards, dtype=np.float64)
+    return _divided(values - values.mean(), values)
+
+
+def reinforce_pp_baseline(rewards: Sequence[float], samples: Sequence[Sample]) -> tuple[float, ...]:
+    """R - mean of the group, by its deviation over the batch (REINFORCE++-baseline, ibid.)."""
+    centered = _centered(rewards, samples)
+    return _divided(centered, centered)
+
+
 def _centered(rewards: Sequence[float], samples: Sequence[Sample]) -> NDArray[np.float64]:
     """R - mean of the group."""
     values = np.asarray(rewards, dtype=np.float64)

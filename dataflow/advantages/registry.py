@@ -5,7 +5,15 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 
-from dataflow.advantages.estimators import Estimator, centered, grpo, grpo_batch, rloo
+from dataflow.advantages.estimators import (
+    Estimator,
+    centered,
+    grpo,
+    grpo_batch,
+    reinforce_pp,
+    reinforce_pp_baseline,
+    rloo,
+)
 from dataflow.errors import PipelineError, UnknownNameError
 from dataflow.samples import Rewards, Sample
 
@@ -13,6 +21,8 @@ _ESTIMATORS: dict[str, Estimator] = {
     "centered": centered,
     "grpo": grpo,
     "grpo_batch": grpo_batch,
+    "reinforce_pp": reinforce_pp,
+    "reinforce_pp_baseline": reinforce_pp_baseline,
     "rloo": rloo,
 }
 

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 
-from numpy.random import Generator, Philox
-
+from dataflow.datasets.chat import ChatTemplate
+from dataflow.datasets.records import shuffled_batch
 from dataflow.errors import DataError
-from dataflow.keys import draw_key, stream_seed
 from dataflow.samples import Prompt
 
 
@@ -33,6 +32,8 @@ class JsonlPrompts:
     """Field that holds the prompt."""
     answer_field: str = "answer"
     """Field that holds the gold answer; items may lack it."""
+    chat: ChatTemplate | None = None
+    """Template for prompts that are lists of messages."""
     items: tuple[Prompt, ...] = field(init=False, repr=False)
     """Items in the order of the file."""
 
@@ -41,19 +42,7 @@ class JsonlPrompts:
 
     def batch(self, cursor: int, count: int) -> tuple[Prompt, ...]:
         """Prompts ``cursor … cursor + count - 1``."""
-        prompts: list[Prompt] = []
-        while len(prompts) < count:
-            position = cursor + len(prompts)
-            epoch, offset = divmod(position, len(self.items))
-            for item in self._order(epoch)[offset : offset + count - len(prompts)]:
-                index = cursor + len(prompts)
-                prompts.append(replace(self.items[item], index=index))
-        return tuple(prompts)
-
-    def _order(self, epoch: int) -> list[int]:
-        """Order of the items in one epoch."""
-        key = draw_key(stream_seed(self.seed, "jsonl"), epoch, 0, 0, 0)
-        return [int(item) for item in Generator(Philox(key=key)).permutation(len(self.items))]
+        return shuffled_batch(self.items, self.seed, cursor, count)
 
     def _read(self) -> tuple[Prompt, ...]:
         """All items of the file."""
@@ -79,6 +68,8 @@ class JsonlPrompts:
                 f"data set {self.path}, line {number}: no JSON ({error}); give one object per line"
             ) from error
         text = fields.get(self.prompt_field) if isinstance(fields, dict) else None
+        if self.chat is not None and isinstance(text, list):
+            text = self.chat.render(text)
         if not isinstance(text, str) or not text:
             raise DataError(
                 f"data set {self.path}, line {number}: field {self.prompt_field!r} is {text!r}; "

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 
 from dataflow.errors import DataflowError, RewardError
 from dataflow.rewards.protocol import Judge, Verifier
 from dataflow.rewards.registry import resolve
+from dataflow.rewards.statistics import batch_metrics
 from dataflow.samples import Rewards, Sample
 
 
@@ -47,7 +49,8 @@ def score(reward: str | Verifier | Judge, samples: Sequence[Sample], iteration: 
                 f"reward {name} gave {value!r} for {_place(row, samples[row])}; it must give a "
                 "finite number"
             )
-    return rewards
+    metrics = {**dict(rewards.metrics), **dict(batch_metrics(rewards.values, samples))}
+    return replace(rewards, metrics=tuple(metrics.items()))
 
 
 def name_of(reward: object) -> str:

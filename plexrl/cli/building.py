@@ -15,6 +15,7 @@ from typing import Any
 import cloudpickle
 
 from dataflow import advantages, tasks
+from dataflow.algorithms import GAE
 from dataflow.datasets import JsonlPrompts
 from dataflow.errors import DataflowError
 from dataflow.jobs import Commit, JobSpec, ModelSpec
@@ -80,14 +81,16 @@ def _grpo(file: JobFile) -> Callable[[str], JobSpec]:
     name, options = _task(file)
     data = file.data
     algorithm = dict(data.get("algorithm", {}))
-    if "advantage" in algorithm:
+    published = algorithm.pop("name", None)
+    if algorithm.get("advantage", GAE) != GAE:
         try:
             advantages.resolve(algorithm["advantage"])
         except DataflowError as error:
             raise file.error("algorithm.advantage", algorithm["advantage"], str(error)) from error
     if "betas" in algorithm:
         algorithm["betas"] = tuple(algorithm["betas"])
-    extra = {key: data[key] for key in ("num_samples", "max_new_tokens", "hints_s") if key in data}
+    own = ("num_samples", "max_new_tokens", "hints_s", "rollout_engine")
+    extra = {key: data[key] for key in own if key in data}
     commit = data.get("commit", {})
 
     def build(model: str) -> JobSpec:
@@ -96,6 +99,7 @@ def _grpo(file: JobFile) -> Callable[[str], JobSpec]:
             task=name,
             task_options=options,
             iterations=data["iterations"],
+            algorithm=published,
             name=file.name,
             commit_every=commit.get("every_iterations", 1),
             **_common(file),
@@ -122,7 +126,7 @@ def _own_pipeline(file: JobFile, tiny: BaseModel) -> Callable[[str], JobSpec]:
     frozen = data.get("frozen_models", {})
 
     def build(model: str) -> JobSpec:
-        models = {"actor": ModelSpec(model)}
+        models = {"actor": ModelSpec(model, rollout_engine=data.get("rollout_engine", "torch"))}
         for name, given in frozen.items():
             folder = _folder(file, f"frozen_models.{name}", given, tiny)
             models[name] = ModelSpec(folder, is_trainable=False)
@@ -153,7 +157,8 @@ def load_function(file: JobFile) -> Callable[..., object]:
     where, _, name = given.rpartition(":")
     try:
         module = _module(file.path.parent, where)
-    except Exception as error:
+    except (Exception, SystemExit) as error:
+        # A module that ends the interpreter must not end this one without a word.
         remedy = f"it cannot be imported: {type(error).__name__}: {error}"
         raise file.error("pipeline", given, remedy) from error
     found = getattr(module, name, None)

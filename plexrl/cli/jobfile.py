@@ -12,6 +12,7 @@ from typing import Any
 import yaml
 from jsonschema import Draft202012Validator, ValidationError
 from jsonschema.exceptions import best_match
+from jsonschema.validators import extend
 
 from plexrl.errors import JobFileError
 from plexrl.spelling import hint
@@ -48,6 +49,10 @@ def read_job_file(path: str | Path) -> JobFile:
     """
     path = Path(path)
     data = _load(path)
+    if data is None:
+        raise JobFileError(
+            f"{path}: the file is empty; give a mapping of keys to values, such as 'iterations: 40'"
+        )
     if not isinstance(data, Mapping):
         raise _error(path, "", data, "give a mapping of keys to values, such as 'iterations: 40'")
     worst = best_match(_validator().iter_errors(data))
@@ -56,6 +61,17 @@ def read_job_file(path: str | Path) -> JobFile:
     file = JobFile(path, data)
     _check_combination(file)
     return file
+
+
+def _is_whole(_checker: object, value: object) -> bool:
+    """Whether a value is a whole number as Python counts: JSON Schema also takes 4.0 for one."""
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
+_StrictValidator = extend(  # type: ignore[no-untyped-call]
+    Draft202012Validator,
+    type_checker=Draft202012Validator.TYPE_CHECKER.redefine("integer", _is_whole),
+)
 
 
 _OF_THE_ALGORITHM = ("algorithm", "num_samples", "max_new_tokens")
@@ -81,7 +97,8 @@ def _check_combination(file: JobFile) -> None:
 
 @cache
 def _validator() -> Draft202012Validator:
-    return Draft202012Validator(json.loads(SCHEMA.read_text(encoding="utf-8")))
+    schema = json.loads(SCHEMA.read_text(encoding="utf-8"))
+    return _StrictValidator(schema)  # type: ignore[no-any-return]
 
 
 def _load(path: Path) -> object:

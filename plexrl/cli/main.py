@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
 
@@ -14,7 +15,7 @@ from rich.console import Console
 import plexrl
 from dataflow.jobs import JobSpec
 from plexrl.cli import demo as demonstration
-from plexrl.cli import stores
+from plexrl.cli import looking, planner
 from plexrl.cli.base_model import shown_base
 from plexrl.cli.building import build_job
 from plexrl.cli.comparing import run_and_report
@@ -22,8 +23,9 @@ from plexrl.cli.guarding import FAILED, guarded
 from plexrl.cli.jobfile import read_job_file
 from plexrl.cli.outputs import OutputFolder
 from plexrl.cli.report import Report
+from plexrl.cli.store_commands import store_app
 from plexrl.cli.tables import render
-from plexrl.errors import InputError, JobFileError
+from plexrl.errors import InputError, JobError, JobFileError
 from plexrl.runtime.client import job_facts
 from plexrl.runtime.cluster import LocalCluster
 from plexrl.runtime.registry import JobRegistry
@@ -34,8 +36,8 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     add_completion=False,
 )
-store_app = typer.Typer(help="Look into a store.", no_args_is_help=True)
 app.add_typer(store_app, name="store")
+planner.register(app)
 
 _PLAIN_WIDTH = 100
 
@@ -84,6 +86,7 @@ def run(
     console = Console(stderr=True)
     with guarded(console, is_json=is_json, store=store):
         jobs = _read_jobs(files, console)
+        _refuse_known(store, jobs)
         folder = OutputFolder(output)
         with LocalCluster(groups=groups, store=store) as cluster:
             report = run_and_report(
@@ -117,41 +120,24 @@ def resume(
         _show(report, folder, is_json=is_json)
 
 
-@store_app.command("ls")
-def store_ls(
-    folder: Annotated[Path, typer.Argument(help="Folder of the store.")], is_json: Json = False
-) -> None:
-    """List jobs, models and versions."""
-    console = Console(stderr=True)
-    with guarded(console, is_json=is_json):
-        rows = stores.listing(folder)
-        if is_json:
-            _print_json({"states": rows})
-        else:
-            Console().print(stores.listing_table(rows))
-
-
-@store_app.command("check")
-def store_check(
-    folder: Annotated[Path, typer.Argument(help="Folder of the store.")], is_json: Json = False
-) -> None:
-    """Read every version back and compare it with its checksums."""
-    console = Console(stderr=True)
-    with guarded(console, is_json=is_json):
-        findings = stores.check(folder)
-        if is_json:
-            rows = [{"state": str(f.ref), "nbytes": f.nbytes, "damage": f.damage} for f in findings]
-            _print_json({"findings": rows})
-        else:
-            Console().print(stores.findings_table(findings))
-        if any(finding.damage for finding in findings):
-            raise typer.Exit(FAILED)
+looking.register(app)
 
 
 @app.command()
 def version() -> None:
     """Print the version."""
     sys.stdout.write(f"{plexrl.__version__}\n")
+
+
+def _refuse_known(store: Path, jobs: Sequence[JobSpec]) -> None:
+    """Raise if the store knows one of the jobs: a new run must not go on from its states."""
+    registry = JobRegistry(store)
+    for job in jobs:
+        if job.name in registry.names():
+            raise JobError(
+                f"the store {store} already holds job {job.name!r}; go on with it by "
+                f"'plexrl resume {store}', or give the job another name, or --store another folder"
+            )
 
 
 def _read_jobs(files: list[Path], console: Console) -> list[JobSpec]:

@@ -1,19 +1,49 @@
-"""What lies in a store, and whether it is as it was written."""
+"""What lies in a store, whether it is as it was written, and what may go, leave or come in."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 
+import cloudpickle
 from rich.table import Table
 from rich.text import Text
 
 from plexrl.cli.live import megabytes
-from plexrl.core.states import StateRef
-from plexrl.errors import InputError
+from plexrl.clock import system_clock
+from plexrl.core.states import Manifest, StateRef
+from plexrl.errors import InputError, StoreError
 from plexrl.runtime.registry import JobRegistry, states_folder
-from plexrl.state.zarr_store import Finding, ZarrStore
+from plexrl.state.exporting import export_state
+from plexrl.state.importing import import_state
+from plexrl.state.zarr_store import Collected, Finding, ZarrStore
+
+KEEP_VERSIONS = 2
+"""As running jobs do: the newest, and the one before should the newest be damaged."""
+
+
+@dataclass(frozen=True, slots=True)
+class Cleared:
+    """What garbage collection did to one job."""
+
+    job: str
+    collected: Collected | None
+    """None: it was left alone."""
+    reason: str
+    """Why it was left alone; empty if it was not."""
+
+    def to_json(self) -> dict[str, object]:
+        """The row as JSON types."""
+        found = self.collected
+        return {
+            "job": self.job,
+            "versions": [] if found is None else [ref.version for ref in found.versions],
+            "quarantined": [] if found is None else list(found.quarantined),
+            "nbytes": 0 if found is None else found.nbytes,
+            "left_alone": self.reason,
+        }
 
 
 @contextmanager
@@ -64,6 +94,92 @@ def check(folder: Path) -> tuple[Finding, ...]:
     """Read every version back and compare it with its checksums."""
     with opened(folder) as store:
         return store.check()
+
+
+def collect(folder: Path, keep: int) -> tuple[Cleared, ...]:
+    """Delete what no job needs; a job that another process writes is left alone."""
+    with opened(folder) as store:
+        jobs = store.jobs()
+    cleared: list[Cleared] = []
+    with ZarrStore(states_folder(folder), shared=True) as store:
+        for job in jobs:
+            try:
+                cleared.append(Cleared(job, store.collect(job, keep), ""))
+            except StoreError as error:
+                cleared.append(Cleared(job, None, str(error)))
+            finally:
+                store.release_job(job)
+    return tuple(cleared)
+
+
+def parse_state(text: str) -> tuple[str, str, int | None]:
+    """Job, model and version of ``JOB/MODEL`` or ``JOB/MODEL@VERSION``.
+
+    Raises
+    ------
+    InputError
+        It is neither.
+    """
+    name, _, version = text.partition("@")
+    job, slash, model = name.partition("/")
+    if not (job and slash and model) or ("@" in text and not version.isdecimal()):
+        raise InputError(f"{text!r} names no state; write JOB/MODEL or JOB/MODEL@VERSION")
+    return job, model, int(version) if version else None
+
+
+def export(folder: Path, state: str, output: Path, base: Path | None) -> Manifest:
+    """Write the weights of a version, by default the newest, as a Hugging Face folder.
+
+    Raises
+    ------
+    InputError
+        There is no such model, or its base model is unknown.
+    """
+    job, model, version = parse_state(state)
+    with opened(folder) as store:
+        if version is None:
+            latest = store.latest(job, model)
+            if latest is None:
+                raise InputError(
+                    f"{folder} holds no version of {job}/{model}; try: plexrl store ls"
+                )
+            version = latest.ref.version
+        chosen = base or _base_of(folder, job, model)
+        return export_state(store, StateRef(job, model, version), chosen, output)
+
+
+def _base_of(folder: Path, job: str, model: str) -> Path:
+    registry = JobRegistry(folder)
+    if job not in registry.names():
+        raise InputError(f"the base model of {job}/{model} is not known; name it with --base")
+    spec = cloudpickle.loads(registry.spec(job))
+    return Path(spec.models[model].folder)
+
+
+def bring_in(folder: Path, source: Path, state: str) -> Manifest:
+    """Commit the tensors of a file or folder as a version, by default version 0."""
+    job, model, version = parse_state(state)
+    with ZarrStore(states_folder(folder), shared=True) as store:
+        return import_state(
+            store, StateRef(job, model, version or 0), source, now_unix_s=system_clock()
+        )
+
+
+def cleared_table(rows: tuple[Cleared, ...]) -> Table:
+    """What garbage collection did, for people."""
+    table = Table(box=None, pad_edge=False, header_style="dim")
+    for name in ("job", "versions", "damaged", "freed", "left alone"):
+        table.add_column(name)
+    for row in rows:
+        found = row.collected or Collected((), (), 0)
+        table.add_row(
+            row.job,
+            str(len(found.versions)),
+            str(len(found.quarantined)),
+            megabytes(found.nbytes),
+            row.reason or "–",
+        )
+    return table
 
 
 def listing_table(rows: list[dict[str, object]]) -> Table:

@@ -68,6 +68,8 @@ class JobEntry:
     """Iterations committed in this life of the cluster, in order."""
     num_committed: int = 0
     """Committed iterations, those of earlier lives included."""
+    iterations_s: float = 0.0
+    """Seconds of `iterations`, added up."""
     history: tuple[tuple[float, JobState], ...] = ()
 
 
@@ -116,6 +118,7 @@ class JobTable:
             arrived_s=now_s,
             history=(*(known.history if known else ()), (now_s, JobState.STARTING)),
             iterations=known.iterations if known else (),
+            iterations_s=known.iterations_s if known else 0.0,
             num_committed=known.num_committed if known else 0,
         )
         self._entries[facts.name] = entry
@@ -159,14 +162,19 @@ class JobTable:
         entry = self[record.job]
         kept = tuple(r for r in entry.iterations if r.iteration < record.iteration)
         self._entries[record.job] = replace(
-            entry, iterations=(*kept, record), num_committed=record.iteration + 1
+            entry,
+            iterations=(*kept, record),
+            iterations_s=_added_up_s((*kept, record)),
+            num_committed=record.iteration + 1,
         )
 
     def resume_at(self, name: str, iteration: int) -> None:
         """Note that a driver goes on at this iteration: all before it are committed."""
         entry = self[name]
         kept = tuple(r for r in entry.iterations if r.iteration < iteration)
-        self._entries[name] = replace(entry, iterations=kept, num_committed=iteration)
+        self._entries[name] = replace(
+            entry, iterations=kept, iterations_s=_added_up_s(kept), num_committed=iteration
+        )
 
     def check(self) -> None:
         """Raise if an invariant is broken.
@@ -185,3 +193,7 @@ class JobTable:
                     f"job {name!r} committed {entry.num_committed} of {entry.facts.iterations} "
                     "iterations"
                 )
+
+
+def _added_up_s(iterations: tuple[IterationRecord, ...]) -> float:
+    return sum(record.ended_s - record.started_s for record in iterations)

@@ -186,7 +186,12 @@ def _lease_note(lease: LeaseRecord) -> str:
 
 
 def planned_bars(
-    plans: Sequence[AdoptedPlan], lengths_s: Mapping[tuple[str, str], float], until_s: float
+    plans: Sequence[AdoptedPlan],
+    lengths_s: Mapping[tuple[str, str], float],
+    until_s: float,
+    *,
+    since_s: float = 0.0,
+    groups: frozenset[str] | None = None,
 ) -> list[Bar]:
     """Lanes of the groups as they were planned: each plan's cycle, repeated while in force.
 
@@ -198,30 +203,41 @@ def planned_bars(
         (job, op) → seconds, for ops whose planned length is not known.
     until_s
         End of the run.
+    since_s
+        Cycles that ended before are left out.
+    groups
+        Groups to draw; None draws all.
     """
     bars: list[Bar] = []
     ends = [*(plan.adopted_s for plan in plans[1:]), until_s]
     for adopted, end_s in zip(plans, ends, strict=False):
+        if end_s <= since_s:
+            continue
+        known_s = {**lengths_s, **adopted.lengths_s}
         for timeline in _rows(adopted.plan, "timelines"):
+            if groups is not None and timeline.get("group") not in groups:
+                continue
             room = MAX_PLANNED_BARS - len(bars)
-            known_s = {**lengths_s, **adopted.lengths_s}
-            bars += _repeated(timeline, known_s, adopted.adopted_s, end_s)[:room]
+            bars += _repeated(timeline, known_s, (adopted.adopted_s, end_s), since_s)[:room]
     return _visible(bars)
 
 
 def _repeated(
     timeline: Mapping[str, object],
     lengths_s: Mapping[tuple[str, str], float],
-    start_s: float,
-    end_s: float,
+    span_s: tuple[float, float],
+    since_s: float,
 ) -> list[Bar]:
+    start_s, end_s = span_s
     cycle_s = _number(timeline, "cycle_ticks") / TICKS_PER_S
     timings = _rows(timeline, "timings")
     if cycle_s <= 0 or not timings:
         return []
     bars = []
-    num_cycles = min(int((end_s - start_s) / cycle_s) + 1, MAX_PLANNED_BARS // len(timings) + 1)
-    for cycle in range(num_cycles):
+    # An op may begin near the end of its cycle, so the one before is drawn too.
+    first = max(0, int((since_s - start_s) / cycle_s) - 1)
+    last = int((end_s - start_s) / cycle_s) + 1
+    for cycle in range(first, min(last, first + MAX_PLANNED_BARS // len(timings) + 1)):
         for timing in timings:
             job, op = str(timing["job"]), str(timing["op"])
             at_s = start_s + cycle * cycle_s + _number(timing, "start_ticks") / TICKS_PER_S

@@ -40,7 +40,7 @@ _WINDOW_LEASES = 60
 
 _TITLES = {"plan": "planned", "actual": "actual", "jobs": "job"}
 
-_TOOLTIP = """
+TOOLTIP = """
 <div style="max-width:26em"><b>@job</b> &nbsp; @what<br>@op<br>
 @start{0.000} – @end{0.000} s &nbsp; (@length{0.000} s)<br><i>@note</i></div>
 """
@@ -144,7 +144,7 @@ def _fill(bar: Bar, colour: str) -> str:
     return shade(colour, bar.function)
 
 
-def _factors(bars: Sequence[Bar]) -> list[tuple[str, str]]:
+def factors(bars: Sequence[Bar]) -> list[tuple[str, str]]:
     """Lanes from the bottom up: jobs, then actual, then planned groups on top."""
     found = dict.fromkeys((bar.section, bar.lane) for bar in bars)
     ordered = sorted(found, key=lambda key: (tuple(_TITLES).index(key[0]), key[1]))
@@ -168,12 +168,12 @@ def _lanes_figure(
     window_s: tuple[float, float],
 ) -> figure:
 
-    factors = _factors(bars)
+    lanes = factors(bars)
     end_s = max((bar.end_s for bar in bars), default=origin_s + 1.0) - origin_s
     plot = figure(
-        height=110 + 44 * max(len(factors), 2),
+        height=110 + 44 * max(len(lanes), 2),
         sizing_mode="stretch_width",
-        y_range=FactorRange(*factors, group_padding=0.6, factor_padding=0.1),
+        y_range=FactorRange(*lanes, group_padding=0.6, factor_padding=0.1),
         x_range=Range1d(*window_s, bounds=(-0.02 * end_s, 1.02 * end_s)),
         tools="xpan,xwheel_zoom,xzoom_in,xzoom_out,reset,save",
         active_drag="xpan",
@@ -182,7 +182,7 @@ def _lanes_figure(
     )
     for job, colour in colours.items():
         _add_bars(plot, job, colour, columns([b for b in bars if b.job == job], colour, origin_s))
-    plot.add_tools(HoverTool(tooltips=_TOOLTIP, point_policy="follow_mouse"))
+    plot.add_tools(HoverTool(tooltips=TOOLTIP, point_policy="follow_mouse"))
     _dress(plot)
     plot.ygrid.grid_line_color = None
     plot.yaxis.separator_line_color = None
@@ -308,11 +308,11 @@ def _heading(title: str, subtitle: str, leases: Sequence[LeaseRecord]) -> str:
         f'<h2 style="margin:0.4em 0 0.1em;font-weight:600">{html.escape(title)}</h2>'
         f'<div style="color:#555">{html.escape(subtitle)}</div>'
         f'<div style="margin:0.3em 0">{facts}</div>'
-        f'<div style="margin:0.2em 0 0.6em">{_key(functions)}</div>'
+        f'<div style="margin:0.2em 0 0.6em">{key(functions)}</div>'
     )
 
 
-def _key(functions: Sequence[str]) -> str:
+def key(functions: Sequence[str]) -> str:
     """What shades and hatches mean, shown on a neutral colour."""
     grey = "#8a8a8a"
     entries = [(shade(grey, function), function) for function in functions]

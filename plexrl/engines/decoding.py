@@ -20,30 +20,10 @@ from transformers.cache_utils import Cache
 
 from dataflow.samples import EndReason
 from plexrl.engines.kv_cache import new_cache, take_rows
+from plexrl.engines.turns import DecodeRow, Drawn
 
 MIN_ROWS = 4
 """Fewest rows of a forward pass."""
-
-
-@dataclass(frozen=True, slots=True)
-class DecodeRow:
-    """One completion to draw."""
-
-    context: tuple[int, ...]
-    """All tokens so far."""
-    draw_key: int
-    """128-bit key of the row's own stream of uniforms (`dataflow.keys.draw_key`)."""
-
-
-@dataclass(frozen=True, slots=True)
-class Drawn:
-    """What was drawn for a row."""
-
-    token_ids: tuple[int, ...]
-    logprobs: tuple[float, ...]
-    """Log-probability of each token (nats) under the distribution it was drawn from; at
-    temperature 0 under the model's own."""
-    end: EndReason
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,6 +16,11 @@ from plexrl.errors import ModelFolderError
 COMPUTE_DTYPE = "float32"
 """Dtype of resident weights and optimizer moments, whatever the folder stores."""
 
+HEAD_LM = "lm"
+HEAD_VALUE = "value"
+VALUE_HEADS = ("score", "classifier")
+"""Modules that `transformers` calls the head of a token classification model."""
+
 _CONFIG = "config.json"
 _WEIGHTS = "model.safetensors"
 _WEIGHTS_INDEX = "model.safetensors.index.json"
@@ -80,11 +85,11 @@ def check_folder(path: str | Path) -> FolderFacts:
     )
 
 
-def architecture_key(folder: str | Path, is_trainable: bool = True) -> str:
+def architecture_key(folder: str | Path, is_trainable: bool = True, head: str = HEAD_LM) -> str:
     """Key of the resident network a folder needs: equal keys can share one engine.
 
-    It covers the configuration, the tokenizer and whether there is an optimizer, not the
-    weights.
+    It covers the configuration, the tokenizer, the head and whether there is an optimizer, not
+    the weights.
 
     Raises
     ------
@@ -96,10 +101,10 @@ def architecture_key(folder: str | Path, is_trainable: bool = True) -> str:
         (name, (root / name).stat().st_mtime_ns if (root / name).exists() else 0)
         for name in (_CONFIG, _TOKENIZER, _TOKENIZER_CONFIG)
     )
-    return _architecture_key(root, stamp, is_trainable)
+    return _architecture_key(root, stamp, is_trainable, head)
 
 
-def state_bytes(folder: str | Path, is_trainable: bool = True) -> int:
+def state_bytes(folder: str | Path, is_trainable: bool = True, head: str = HEAD_LM) -> int:
     """Bytes of a state of the folder's model, as an engine lays it out.
 
     Raises
@@ -107,7 +112,26 @@ def state_bytes(folder: str | Path, is_trainable: bool = True) -> int:
     ModelFolderError
         The folder is not a usable model folder.
     """
-    return pack(state_slots(check_folder(folder).shapes, is_trainable)).nbytes
+    facts = check_folder(folder)
+    shapes = _value_shapes(facts) if head == HEAD_VALUE else facts.shapes
+    return pack(state_slots(shapes, is_trainable)).nbytes
+
+
+def _value_shapes(facts: FolderFacts) -> dict[str, tuple[int, ...]]:
+    """Shapes with one number per position as the output, in place of logits."""
+    body = {
+        name: shape
+        for name, shape in facts.shapes.items()
+        if name.rpartition(".")[0] not in {"lm_head", *VALUE_HEADS}
+    }
+    config = _read_json(Path(facts.folder) / _CONFIG)
+    width = config.get("hidden_size", config.get("n_embd"))
+    if not isinstance(width, int):
+        raise ModelFolderError(
+            f"{Path(facts.folder) / _CONFIG} names no hidden_size, which a value head needs; take "
+            "another model as the critic"
+        )
+    return {**body, "score.weight": (1, width), "score.bias": (1,)}
 
 
 def state_slots(
@@ -130,13 +154,15 @@ def state_slots(
 
 
 @lru_cache(maxsize=256)
-def _architecture_key(root: Path, _stamp: object, is_trainable: bool) -> str:
+def _architecture_key(root: Path, _stamp: object, is_trainable: bool, head: str) -> str:
     config = {k: v for k, v in _read_json(root / _CONFIG).items() if k not in _VOLATILE_CONFIG}
     digest = hashlib.sha256(json.dumps(config, sort_keys=True).encode())
     digest.update((root / _TOKENIZER).read_bytes())
     if (root / _TOKENIZER_CONFIG).exists():
         digest.update((root / _TOKENIZER_CONFIG).read_bytes())
     digest.update(b"trainable" if is_trainable else b"frozen")
+    if head != HEAD_LM:
+        digest.update(head.encode())
     return digest.hexdigest()[:16]
 
 

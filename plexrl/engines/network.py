@@ -6,10 +6,10 @@ import hashlib
 from pathlib import Path
 
 import torch
-from transformers import AutoModelForCausalLM, PreTrainedModel
+from transformers import AutoModelForCausalLM, AutoModelForTokenClassification, PreTrainedModel
 
 from plexrl.core.layout import ROLE_WEIGHTS, StateLayout, TensorSlot, pack
-from plexrl.engines.folders import check_folder, state_slots
+from plexrl.engines.folders import HEAD_VALUE, VALUE_HEADS, check_folder, state_slots
 from plexrl.engines.protocol import ModelSource
 from plexrl.errors import EngineError, ModelFolderError
 
@@ -31,7 +31,7 @@ class Network:
     def __init__(self, source: ModelSource, device: torch.device) -> None:
         self.source = source
         self.device = device
-        self.model = _load_model(source.folder)
+        self.model = _load_model(source.folder, source.head)
         named = dict(self.model.named_parameters())
         self.layout: StateLayout = pack(
             state_slots({n: tuple(p.shape) for n, p in named.items()}, source.is_trainable)
@@ -91,7 +91,7 @@ class Network:
         if arena.readonly:
             raise EngineError("the arena to read into is read-only; give a writable one")
         target = self._arena_tensor(arena)
-        named = dict(_load_model(folder).named_parameters())
+        named = dict(_load_model(folder, self.source.head).named_parameters())
         expected = {slot.name: slot.shape for slot in self.layout.role(ROLE_WEIGHTS)}
         found = {name: tuple(parameter.shape) for name, parameter in named.items()}
         if found != expected:
@@ -140,15 +140,22 @@ def _weights_nbytes(layout: StateLayout) -> int:
     return slots[num_weights].offset if num_weights < len(slots) else layout.nbytes
 
 
-def _load_model(folder: str) -> PreTrainedModel:
-    check_folder(folder)
+def _load_model(folder: str, head: str) -> PreTrainedModel:
+    facts = check_folder(folder)
+    is_critic = head == HEAD_VALUE
+    kind = AutoModelForTokenClassification if is_critic else AutoModelForCausalLM
     try:
-        model = AutoModelForCausalLM.from_pretrained(
-            folder, dtype=torch.float32, attn_implementation="sdpa", local_files_only=True
+        model = kind.from_pretrained(
+            folder,
+            dtype=torch.float32,
+            attn_implementation="sdpa",
+            local_files_only=True,
+            **({"num_labels": 1} if is_critic else {}),
         )
     except (OSError, ValueError, KeyError, RuntimeError) as error:
+        what = "a critic: a model with a value head" if is_critic else "a decoder-only model"
         raise ModelFolderError(
-            f"model folder {folder!r} cannot be loaded as a decoder-only model: {error}"
+            f"model folder {folder!r} cannot be loaded as {what}: {error}"
         ) from error
     kinds = set(getattr(model.config, "layer_types", None) or ())
     if not kinds <= _ATTENTION_KINDS:
@@ -156,4 +163,14 @@ def _load_model(folder: str) -> PreTrainedModel:
             f"model folder {folder!r} has layers of type {sorted(kinds - _ATTENTION_KINDS)}; the "
             "torch engine runs full and sliding attention only"
         )
+    if is_critic and not any(f"{name}.weight" in facts.shapes for name in VALUE_HEADS):
+        _zero_head(model)
     return model.eval()
+
+
+def _zero_head(model: PreTrainedModel) -> None:
+    """A new critic estimates 0 everywhere, whatever the random state of the process."""
+    with torch.no_grad():
+        for name, parameter in model.named_parameters():
+            if name.partition(".")[0] in VALUE_HEADS:
+                parameter.zero_()

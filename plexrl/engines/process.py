@@ -1,4 +1,4 @@
-"""Body of an engine process: one torch engine, driven by its parent over a socket.
+"""Body of an engine process: one engine, driven by its parent over a socket.
 
 Started as ``python -m plexrl.engines.process FD`` by `plexrl.engines.remote.EngineProcess`.
 """
@@ -15,15 +15,16 @@ import threading
 import traceback
 
 from plexrl.engines.frames import ArenaName, Reply, Request, dumps, receive, receive_fd, send
-from plexrl.engines.protocol import Engine, ModelSource
+from plexrl.engines.protocol import Engine, EngineKind, ModelSource, RolloutEngine
 from plexrl.engines.torch_engine import TorchEngine
+from plexrl.engines.vllm_engine import VLLMEngine
 from plexrl.errors import PlexRLError
 
 
 class Host:
     """Runs requests on the engine, with the arenas the parent attached."""
 
-    def __init__(self, sock: socket.socket, engine: Engine) -> None:
+    def __init__(self, sock: socket.socket, engine: Engine | RolloutEngine) -> None:
         self.sock = sock
         self.engine = engine
         self.arenas: dict[str, memoryview] = {}
@@ -59,12 +60,17 @@ class Host:
         mapping.close()
 
 
+def build_engine(source: ModelSource) -> Engine | RolloutEngine:
+    """The engine of the kind the source asks for."""
+    return VLLMEngine(source) if source.kind is EngineKind.VLLM else TorchEngine(source)
+
+
 def serve(sock: socket.socket) -> None:
     """Build the engine that the first frame names, then run requests until the parent is gone."""
     source = receive(sock)
     assert isinstance(source, ModelSource)
     try:
-        host = Host(sock, TorchEngine(source))
+        host = Host(sock, build_engine(source))
     except Exception as error:  # noqa: BLE001 (the parent raises it)
         send(sock, dumps(_failure(error)))
         return

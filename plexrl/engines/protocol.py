@@ -9,11 +9,21 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from enum import StrEnum
 from typing import Protocol
 
 from dataflow.calls import GenerateOptions, LogprobOptions, TrainOptions
 from dataflow.samples import Prompt, Sample
 from plexrl.core.layout import StateLayout
+
+
+class EngineKind(StrEnum):
+    """Library that computes."""
+
+    TORCH = "torch"
+    """Every LLM function (an `Engine`)."""
+    VLLM = "vllm"
+    """Rollouts only (a `RolloutEngine`)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,6 +32,10 @@ class ModelSource:
 
     folder: str
     is_trainable: bool = True
+    head: str = "lm"
+    """``lm`` or ``value``; see `dataflow.jobs.ModelSpec`."""
+    kind: EngineKind = EngineKind.TORCH
+    """Engine that holds it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,11 +51,40 @@ class TrainBatch:
     """Input of a train function."""
 
     samples: tuple[Sample, ...]
-    advantages: tuple[float, ...]
-    """One per sample."""
+    advantages: tuple[float, ...] | tuple[tuple[float, ...], ...]
+    """One per sample, or per sample one for each completion token."""
     old_logprobs: tuple[tuple[float, ...], ...] | None = None
     """Per sample one value per completion token; None: the engine recomputes them by its
     own training forward before the first step."""
+    reference_logprobs: tuple[tuple[float, ...], ...] | None = None
+    """Per sample one value per completion token, under the reference that `TrainOptions.kl_coef`
+    weighs the distance to."""
+
+
+class RolloutEngine(Protocol):
+    """One resident network that only samples; it reads the weights of the states of an `Engine`."""
+
+    def layout(self) -> StateLayout:
+        """Layout of what it reads: the weights slots of the `Engine` of this architecture."""
+        ...
+
+    def load(self, arena: memoryview) -> None:
+        """Arena → device; takes released memory again first."""
+        ...
+
+    def generate(
+        self, inputs: Sequence[Prompt] | Sequence[Sample], options: GenerateOptions, key: DrawKey
+    ) -> tuple[Sample, ...]:
+        """As `Engine.generate`."""
+        ...
+
+    def release(self) -> None:
+        """Give the memory of weights and caches back; the next `load` takes it again."""
+        ...
+
+    def memory_bytes(self) -> int:
+        """Bytes in use: of device memory on a GPU, else resident in the engine's process."""
+        ...
 
 
 class Engine(Protocol):
@@ -77,6 +120,10 @@ class Engine(Protocol):
         self, samples: Sequence[Sample], options: LogprobOptions
     ) -> tuple[tuple[float, ...], ...]:
         """Log-probabilities (nats) of the completion tokens, by the training forward."""
+        ...
+
+    def values(self, samples: Sequence[Sample]) -> tuple[tuple[float, ...], ...]:
+        """A critic's estimate before each completion token (models with a value head only)."""
         ...
 
     def train(self, batch: TrainBatch, options: TrainOptions) -> Mapping[str, float]:

@@ -2,31 +2,17 @@
 
 from __future__ import annotations
 
-import os
-import signal
-import socket
-import subprocess
-import tempfile
 import threading
-import time
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from typing import Protocol, cast
 
 from dataflow.calls import GenerateOptions, LogprobOptions, TrainOptions
 from dataflow.samples import Prompt, Sample
 from plexrl.core.layout import StateLayout
-from plexrl.engines.child_environment import child_command, child_environment
+from plexrl.engines.child import EngineChild
 from plexrl.engines.folders import check_folder
-from plexrl.engines.frames import ArenaName, Reply, Request, dumps, receive, send, send_fd
+from plexrl.engines.frames import ArenaName, Request, dumps
 from plexrl.engines.protocol import DrawKey, ModelSource, TrainBatch
-from plexrl.errors import EngineDiedError, EngineError
-
-_LOG_TAIL_BYTES = 4000
-"""How much of the child's last output an error quotes."""
-
-_EXIT_WAIT_S = 5.0
-"""How long a child that closed its socket may take to end before it is killed."""
 
 
 class SharedArena(Protocol):
@@ -49,7 +35,7 @@ class SharedArena(Protocol):
 
 
 class EngineProcess:
-    """A torch engine in a child process of its own.
+    """An engine in a child process of its own; which one, the source says.
 
     Calls come from any thread, one runs at a time. `close` may be called while one runs: that
     call then raises.
@@ -86,15 +72,9 @@ class EngineProcess:
         self._call_timeout_s = call_timeout_s
         self._lock = threading.Lock()
         self._attached: set[str] = set()
-        self._is_closed = False
-        self._log = tempfile.TemporaryFile()  # noqa: SIM115 (closed by `close`)
-        self._sock, child_end = socket.socketpair()
+        self._child = EngineChild(source, env or {})
         try:
-            self._process = _start(child_end, self._log.fileno(), env)
-        finally:
-            child_end.close()
-        try:
-            self._exchange(dumps(source), start_timeout_s, "start")
+            self._child.exchange(dumps(source), start_timeout_s, "start")
             self._layout = cast("StateLayout", self._call("layout"))
         except BaseException:
             self.close()
@@ -103,12 +83,12 @@ class EngineProcess:
     @property
     def pid(self) -> int:
         """Process id of the child."""
-        return self._process.pid
+        return self._child.pid
 
     @property
     def is_alive(self) -> bool:
         """Whether the child runs and this handle is open."""
-        return not self._is_closed and self._process.poll() is None
+        return self._child.is_alive
 
     def layout(self) -> StateLayout:
         """Layout of a state; known since the start, so it costs no call."""
@@ -151,6 +131,10 @@ class EngineProcess:
         values = self._call("logprobs", tuple(samples), options)
         return cast("tuple[tuple[float, ...], ...]", values)
 
+    def values(self, samples: Sequence[Sample]) -> tuple[tuple[float, ...], ...]:
+        """A critic's estimate before each completion token (models with a value head only)."""
+        return cast("tuple[tuple[float, ...], ...]", self._call("values", tuple(samples)))
+
     def train(self, batch: TrainBatch, options: TrainOptions) -> Mapping[str, float]:
         """Train in place; returns what was measured."""
         return cast("Mapping[str, float]", self._call("train", batch, options))
@@ -163,20 +147,20 @@ class EngineProcess:
         """SHA-256 of the loaded weights: names and bytes, in layout order."""
         return cast("str", self._call("weights_sha256"))
 
+    def release(self) -> None:
+        """Give the memory of weights and caches back (engines for rollouts only)."""
+        self._call("release")
+
+    def memory_bytes(self) -> int:
+        """Bytes in use (engines for rollouts only)."""
+        return cast("int", self._call("memory_bytes"))
+
     def close(self) -> None:
         """End the child; any number of times, from any thread."""
-        self._is_closed = True
-        with suppress(OSError):
-            self._sock.shutdown(socket.SHUT_RDWR)
-        try:
-            self._process.wait(_EXIT_WAIT_S)
-        except subprocess.TimeoutExpired:
-            self._process.kill()
-            self._process.wait()
+        self._child.end()
         if self._lock.acquire(blocking=False):
             # Otherwise a call is just failing on the dead socket, and still reads the log.
-            self._sock.close()
-            self._log.close()
+            self._child.forget()
             self._lock.release()
 
     def __enter__(self) -> EngineProcess:
@@ -200,71 +184,4 @@ class EngineProcess:
             self._attached.add(arena.id)
 
     def _request(self, method: str, *args: object, fd: int | None = None) -> object:
-        return self._exchange(dumps(Request(method, args)), self._call_timeout_s, method, fd)
-
-    def _exchange(self, data: bytes, timeout_s: float, what: str, fd: int | None = None) -> object:
-        if self._is_closed:
-            raise EngineDiedError(
-                f"engine of {self.source.folder!r} is closed; {what} came too late"
-            )
-        deadline_s = time.monotonic() + timeout_s
-        try:
-            send(self._sock, data, deadline_s)
-            if fd is not None:
-                send_fd(self._sock, fd)
-            reply = receive(self._sock, deadline_s)
-        except TimeoutError:
-            self._process.kill()
-            self._process.wait()
-            raise EngineDiedError(
-                f"engine process {self.pid} of {self.source.folder!r} did not answer {what} "
-                f"within {timeout_s:g} s and was killed{self._log_tail()}"
-            ) from None
-        except (EOFError, OSError) as error:
-            raise EngineDiedError(
-                f"engine process {self.pid} of {self.source.folder!r} died during {what} "
-                f"({self._exit_text()}){self._log_tail()}"
-            ) from error
-        except BaseException:
-            # The reply to an interrupted call would be taken for that of the next one.
-            self._process.kill()
-            raise
-        assert isinstance(reply, Reply)
-        if reply.error is not None:
-            raise reply.error
-        if reply.traceback:
-            raise EngineError(
-                f"{what} failed in engine process {self.pid} of {self.source.folder!r}:\n"
-                f"{reply.traceback}"
-            )
-        return reply.value
-
-    def _exit_text(self) -> str:
-        try:
-            status = self._process.wait(_EXIT_WAIT_S)
-        except subprocess.TimeoutExpired:
-            self._process.kill()
-            status = self._process.wait()
-        if status < 0:
-            return f"signal {signal.Signals(-status).name}"
-        return f"exit status {status}"
-
-    def _log_tail(self) -> str:
-        size = os.fstat(self._log.fileno()).st_size
-        start = max(0, size - _LOG_TAIL_BYTES)
-        tail = os.pread(self._log.fileno(), _LOG_TAIL_BYTES, start).decode(errors="replace")
-        return f"; its last output:\n{tail.strip()}" if tail.strip() else ""
-
-
-def _start(
-    child_end: socket.socket, log_fd: int, env: Mapping[str, str] | None
-) -> subprocess.Popen[bytes]:
-    fd = child_end.fileno()
-    return subprocess.Popen(
-        child_command("plexrl.engines.process", str(fd)),
-        pass_fds=(fd,),
-        stdin=subprocess.DEVNULL,
-        stdout=log_fd,
-        stderr=log_fd,
-        env=child_environment(env),
-    )
+        return self._child.exchange(dumps(Request(method, args)), self._call_timeout_s, method, fd)

@@ -8,7 +8,7 @@ Shape letters: B rows, T completion positions, L input positions, V vocabulary.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -50,7 +50,22 @@ class Scores:
     logprobs: torch.Tensor
     """Nats, shape (B, T); 0 beyond a row's completion."""
     entropy: torch.Tensor
-    """Entropy (nats) of the distribution at each position, shape (B, T), without gradient."""
+    """Entropy (nats) of the distribution at each position, shape (B, T); without gradient unless
+    it was asked for."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Inputs:
+    """Rows of one padded length, as tensors."""
+
+    tokens: torch.Tensor
+    """Shape (B, L + 1)."""
+    targets: torch.Tensor
+    """Position of each completion token in `tokens`, shape (B, T)."""
+    mask: torch.Tensor
+    """Whether a row has that many completion tokens, shape (B, T)."""
+    num_kept: int
+    """Input positions, counted from the end, whose output is needed."""
 
 
 def row_of(sample: Sample) -> Row:
@@ -58,7 +73,13 @@ def row_of(sample: Sample) -> Row:
     return Row(sample.prompt_token_ids + sample.token_ids, len(sample.prompt_token_ids))
 
 
-def score(model: PreTrainedModel, rows: Sequence[Row], temperature: float) -> Scores:
+def score(
+    model: PreTrainedModel,
+    rows: Sequence[Row],
+    temperature: float,
+    *,
+    has_entropy_grad: bool = False,
+) -> Scores:
     """Score all completions, with gradient where autograd is on.
 
     Parameters
@@ -69,15 +90,41 @@ def score(model: PreTrainedModel, rows: Sequence[Row], temperature: float) -> Sc
         At least one; T is the longest completion among them.
     temperature
         The logits are divided by it; 0 counts as 1, as in sampling.
+    has_entropy_grad
+        Whether the entropy has a gradient too.
     """
+    is_graded = has_entropy_grad and torch.is_grad_enabled()
+
+    def of_bucket(inputs: _Inputs) -> Scores:
+        return _score_bucket(model, inputs, temperature or 1.0, is_graded)
+
+    return _in_buckets(model, rows, model.config.vocab_size, of_bucket)
+
+
+def estimate(model: PreTrainedModel, rows: Sequence[Row]) -> Scores:
+    """A critic's estimate before each completion token, in the place of log-probabilities."""
+
+    def of_bucket(inputs: _Inputs) -> Scores:
+        values_BL1 = model(input_ids=inputs.tokens[:, :-1], use_cache=False).logits
+        values_BT = values_BL1[..., 0].float().gather(1, inputs.targets - 1) * inputs.mask
+        return Scores(values_BT, torch.zeros_like(values_BT, requires_grad=False))
+
+    return _in_buckets(model, rows, 1, of_bucket)
+
+
+def _in_buckets(
+    model: PreTrainedModel,
+    rows: Sequence[Row],
+    num_outputs: int,
+    of_bucket: Callable[[_Inputs], Scores],
+) -> Scores:
+    """Scores of rows that are run bucket by bucket, in the order of the rows."""
     num_positions = max(row.completion_length for row in rows)
     order: list[int] = []
     parts: list[Scores] = []
-    for bucket in _buckets(rows, model.config.vocab_size):
+    for bucket in _buckets(rows, num_outputs):
         order += bucket
-        parts.append(
-            _score_bucket(model, [rows[row] for row in bucket], num_positions, temperature)
-        )
+        parts.append(of_bucket(_inputs(model, [rows[row] for row in bucket], num_positions)))
     place = torch.empty(len(order), dtype=torch.int64)
     place[torch.tensor(order)] = torch.arange(len(order))
     place = place.to(model.device)
@@ -99,29 +146,35 @@ def _buckets(rows: Sequence[Row], vocab_size: int) -> list[list[int]]:
     return buckets
 
 
-def _score_bucket(
-    model: PreTrainedModel, rows: Sequence[Row], num_positions: int, temperature: float
-) -> Scores:
+def _inputs(model: PreTrainedModel, rows: Sequence[Row], num_positions: int) -> _Inputs:
     length = rows[0].padded_length
     tokens = torch.zeros(len(rows), length + 1, dtype=torch.int64)
     for index, row in enumerate(rows):
         tokens[index, : len(row.token_ids)] = torch.tensor(row.token_ids)
-    tokens = tokens.to(model.device)
     starts_B = torch.tensor([row.prompt_length for row in rows], device=model.device)
     lengths_B = torch.tensor([row.completion_length for row in rows], device=model.device)
     steps_T = torch.arange(num_positions, device=model.device)
-    mask_BT = steps_T < lengths_B[:, None]
-    targets_BT = (starts_B[:, None] + steps_T).clamp(max=length)
-    num_kept = max(length - int(starts_B.min()) + 1, MIN_ROWS)
+    return _Inputs(
+        tokens.to(model.device),
+        (starts_B[:, None] + steps_T).clamp(max=length),
+        steps_T < lengths_B[:, None],
+        max(length - min(row.prompt_length for row in rows) + 1, MIN_ROWS),
+    )
+
+
+def _score_bucket(
+    model: PreTrainedModel, inputs: _Inputs, temperature: float, has_entropy_grad: bool
+) -> Scores:
+    length = inputs.tokens.shape[1] - 1
     logits_BLV = model(
-        input_ids=tokens[:, :length], use_cache=False, logits_to_keep=num_kept
+        input_ids=inputs.tokens[:, :length], use_cache=False, logits_to_keep=inputs.num_kept
     ).logits
     first = length - logits_BLV.shape[1]
-    rows_B1 = torch.arange(len(rows), device=model.device)[:, None]
-    picked_BTV = logits_BLV[rows_B1, (targets_BT - 1 - first).clamp(min=0)]
-    all_logprobs_BTV = (picked_BTV / (temperature or 1.0)).log_softmax(-1)
-    token_BT = tokens.gather(1, targets_BT)
-    logprobs_BT = all_logprobs_BTV.gather(-1, token_BT[:, :, None])[:, :, 0] * mask_BT
-    with torch.no_grad():
-        entropy_BT = -(all_logprobs_BTV.exp() * all_logprobs_BTV).sum(-1) * mask_BT
+    rows_B1 = torch.arange(len(inputs.tokens), device=model.device)[:, None]
+    picked_BTV = logits_BLV[rows_B1, (inputs.targets - 1 - first).clamp(min=0)].float()
+    all_logprobs_BTV = (picked_BTV / temperature).log_softmax(-1)
+    token_BT = inputs.tokens.gather(1, inputs.targets)
+    logprobs_BT = all_logprobs_BTV.gather(-1, token_BT[:, :, None])[:, :, 0] * inputs.mask
+    with torch.set_grad_enabled(has_entropy_grad):
+        entropy_BT = -(all_logprobs_BTV.exp() * all_logprobs_BTV).sum(-1) * inputs.mask
     return Scores(logprobs_BT, entropy_BT)

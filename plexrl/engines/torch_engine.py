@@ -16,10 +16,12 @@ from dataflow.samples import Prompt, Sample
 from plexrl.core.layout import StateLayout
 from plexrl.engines.network import Network
 from plexrl.engines.protocol import DrawKey, ModelSource, TrainBatch
-from plexrl.engines.rollout import Rollout, run_turn
-from plexrl.engines.scoring import row_of, score
+from plexrl.engines.rollout import TorchDraw
+from plexrl.engines.scoring import Row, Scores, estimate, row_of, score
 from plexrl.engines.text_codec import TextCodec
 from plexrl.engines.training import Trainer
+from plexrl.engines.turns import Rollout, run_turn
+from plexrl.errors import EngineError
 
 
 class TorchEngine:
@@ -48,7 +50,8 @@ class TorchEngine:
         self._network = Network(source, torch.device(chosen))
         model = self._network.model
         self._codec = TextCodec(source.folder, model.config.vocab_size)
-        self._rollout = Rollout(model, self._codec, self._network.context_limit)
+        limit = self._network.context_limit
+        self._rollout = Rollout(self._codec, limit, TorchDraw(model, self._codec, limit))
         self._trainer = Trainer(self._network) if source.is_trainable else None
 
     @property
@@ -76,21 +79,28 @@ class TorchEngine:
         self, inputs: Sequence[Prompt] | Sequence[Sample], options: GenerateOptions, key: DrawKey
     ) -> tuple[Sample, ...]:
         """Sample completions of prompts, or one more turn of the active samples."""
+        self._require_head("lm", "generate")
         return run_turn(self._rollout, inputs, options, key)
 
     def logprobs(
         self, samples: Sequence[Sample], options: LogprobOptions
     ) -> tuple[tuple[float, ...], ...]:
         """Log-probabilities (nats) of all completion tokens, by the training forward."""
+        self._require_head("lm", "logprobs")
         if not samples:
             return ()
         rows = [row_of(sample) for sample in samples]
         with torch.no_grad():
-            values = score(self._network.model, rows, options.temperature).logprobs.tolist()
-        return tuple(
-            tuple(row_values[: row.completion_length])
-            for row, row_values in zip(rows, values, strict=True)
-        )
+            return _by_row(rows, score(self._network.model, rows, options.temperature))
+
+    def values(self, samples: Sequence[Sample]) -> tuple[tuple[float, ...], ...]:
+        """A critic's estimate before each completion token (models with a value head only)."""
+        self._require_head("value", "values")
+        if not samples:
+            return ()
+        rows = [row_of(sample) for sample in samples]
+        with torch.no_grad():
+            return _by_row(rows, estimate(self._network.model, rows))
 
     def train(self, batch: TrainBatch, options: TrainOptions) -> Mapping[str, float]:
         """Train in place.
@@ -100,7 +110,9 @@ class TorchEngine:
         Mapping
             Means over the optimizer steps of ``loss``, ``grad_norm`` (before clipping),
             ``entropy`` (nats a token), ``clip_fraction``, ``logprob_mismatch`` (mean absolute
-            difference to the rollout's logprobs, nats) and ``num_tokens``.
+            difference to the rollout's logprobs, nats), ``num_tokens``, ``kl`` where there is a
+            reference and ``importance_weight`` where rollouts are weighted. A critic has ``loss``,
+            ``grad_norm``, ``value``, ``value_error`` and ``num_tokens``.
         """
         trainer = self._trainer or Trainer(self._network)
         return trainer.train(batch, options)
@@ -113,3 +125,20 @@ class TorchEngine:
     def weights_sha256(self) -> str:
         """SHA-256 of the loaded weights: names and bytes, in layout order."""
         return self._network.weights_sha256()
+
+    def _require_head(self, head: str, function: str) -> None:
+        """Raise unless the network ends in the head that a function needs."""
+        if self._network.source.head != head:
+            raise EngineError(
+                f"{function} was asked of a model with a {self._network.source.head!r} head "
+                f"({self._network.source.folder!r}); it needs one with a {head!r} head: declare "
+                f"it with ModelSpec(folder, head={head!r})"
+            )
+
+
+def _by_row(rows: Sequence[Row], scores: Scores) -> tuple[tuple[float, ...], ...]:
+    """One number per completion token of each row."""
+    return tuple(
+        tuple(values[: row.completion_length])
+        for row, values in zip(rows, scores.logprobs.tolist(), strict=True)
+    )

@@ -1,7 +1,4 @@
-"""One train function: epochs and minibatches of a policy-gradient step on a flat buffer.
-
-Samples are sorted by prompt and sample before anything is summed, so the order in which they
-are given cannot change a bit of the result.
+"""One train function: epochs and minibatches of a gradient step on a flat buffer.
 
 Shape letters: B samples of a minibatch, T completion positions.
 """
@@ -9,31 +6,24 @@ Shape letters: B samples of a minibatch, T completion positions.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
 import torch
+from transformers import PreTrainedModel
+from transformers.modeling_layers import GradientCheckpointingLayer
 
 from dataflow.calls import Loss, TrainOptions
-from dataflow.samples import Sample
-from plexrl.engines.losses import resolve_loss
+from plexrl.engines.aggregation import part_weight, token_mean
+from plexrl.engines.folders import HEAD_VALUE
+from plexrl.engines.losses import per_token, resolve_loss
+from plexrl.engines.minibatch import Minibatch, check_batch, minibatches
 from plexrl.engines.network import Network
+from plexrl.engines.penalties import importance_weights, resolve_kl
 from plexrl.engines.protocol import TrainBatch
-from plexrl.engines.scoring import Row, row_of, score
+from plexrl.engines.scoring import Scores, estimate, score
 from plexrl.errors import EngineError
-
-
-@dataclass(frozen=True, slots=True)
-class _Minibatch:
-    rows: tuple[Row, ...]
-    advantages: torch.Tensor
-    """Shape (B,)."""
-    mask: torch.Tensor
-    """1.0 where the policy drew the token, shape (B, T)."""
-    rollout_logprobs: torch.Tensor
-    """Shape (B, T)."""
-    old_logprobs: torch.Tensor | None
-    """Shape (B, T); None: the logprobs of the first step stand for them."""
 
 
 class Trainer:
@@ -68,7 +58,7 @@ class Trainer:
             The batch or an option is malformed, the loss is unknown, raises or is not finite;
             the state is then the one from before the call.
         """
-        _check(batch, options)
+        check_batch(batch, options)
         loss = resolve_loss(options)
         group = self.optimizer.param_groups[0]
         group["lr"] = options.learning_rate
@@ -76,11 +66,12 @@ class Trainer:
         group["weight_decay"] = options.weight_decay
         num_steps = options.num_epochs * options.num_minibatches
         before = self.network.flat.clone() if num_steps > 1 else None
-        minibatches = self._minibatches(batch, options, recompute_old=num_steps > 1)
         measured: list[dict[str, float]] = []
         try:
-            for _ in range(options.num_epochs):
-                measured += [self._step(minibatch, loss, options) for minibatch in minibatches]
+            with _checkpointed(self.network.model, options.is_checkpointed):
+                steps = self._minibatches(batch, options, recompute_old=num_steps > 1)
+                for _ in range(options.num_epochs):
+                    measured += [self._step(minibatch, loss, options) for minibatch in steps]
         except BaseException:
             if before is not None:
                 self.network.flat.copy_(before)
@@ -91,45 +82,42 @@ class Trainer:
 
     def _minibatches(
         self, batch: TrainBatch, options: TrainOptions, *, recompute_old: bool
-    ) -> list[_Minibatch]:
-        order = sorted(range(len(batch.samples)), key=lambda row: _sort_key(batch, row))
-        minibatches = []
-        for start in range(options.num_minibatches):
-            members = order[start :: options.num_minibatches]
-            minibatch = self._minibatch(batch, members)
-            if minibatch.old_logprobs is None and recompute_old:
-                with torch.no_grad():
-                    scores = score(self.network.model, minibatch.rows, options.temperature)
-                minibatch = replace(minibatch, old_logprobs=scores.logprobs)
-            minibatches.append(minibatch)
-        return minibatches
+    ) -> list[Minibatch]:
+        dealt = minibatches(batch, options.num_minibatches, self.network.device)
+        if not recompute_old or batch.old_logprobs is not None:
+            return dealt
+        with torch.no_grad():
+            return [replace(part, old_logprobs=self._old(part, options)) for part in dealt]
 
-    def _minibatch(self, batch: TrainBatch, members: Sequence[int]) -> _Minibatch:
-        samples = [batch.samples[row] for row in members]
-        length = max(len(sample.token_ids) for sample in samples)
-        old = batch.old_logprobs
-        return _Minibatch(
-            tuple(row_of(sample) for sample in samples),
-            self._tensor([batch.advantages[row] for row in members]),
-            self._tensor([_padded(sample.policy_mask, length) for sample in samples]),
-            self._tensor([_padded(sample.logprobs, length) for sample in samples]),
-            None if old is None else self._tensor([_padded(old[row], length) for row in members]),
-        )
+    def _old(self, minibatch: Minibatch, options: TrainOptions) -> torch.Tensor:
+        """What the network says before the first step, in the parts training will use."""
+        parts = minibatch.parts(options.micro_batch_size)
+        width = minibatch.mask.shape[1]
+        found = [self._score(part, options).logprobs for part in parts]
+        return torch.cat([_widened(part_BT, width) for part_BT in found])
 
-    def _tensor(self, values: Sequence[object]) -> torch.Tensor:
-        return torch.tensor(values, dtype=torch.float32, device=self.network.device)
+    def _score(self, batch: Minibatch, options: TrainOptions) -> Scores:
+        model = self.network.model
+        is_half = options.autocast is not None
+        with torch.autocast(self.network.device.type, torch.bfloat16, enabled=is_half):
+            if self.network.source.head == HEAD_VALUE:
+                return estimate(model, batch.rows)
+            return score(
+                model,
+                batch.rows,
+                options.temperature,
+                has_entropy_grad=options.entropy_coef != 0,
+            )
 
-    def _step(self, batch: _Minibatch, loss: Loss, options: TrainOptions) -> dict[str, float]:
+    def _step(self, batch: Minibatch, loss: Loss, options: TrainOptions) -> dict[str, float]:
         self.grads.zero_()
-        scores = score(self.network.model, batch.rows, options.temperature)
-        logprobs_BT = scores.logprobs
-        old_BT = batch.old_logprobs
-        if old_BT is None:
-            old_BT = logprobs_BT.detach()
-        value = _evaluate(loss, logprobs_BT, old_BT, batch)
-        value.backward()  # type: ignore[no-untyped-call]
+        num_tokens = batch.num_tokens
+        parts = [
+            self._backward(part, batch, loss, options)
+            for part in batch.parts(options.micro_batch_size)
+        ]
+        loss_value = math.fsum(part.loss for part in parts)
         norm = float(torch.linalg.vector_norm(self.grads))
-        loss_value = float(value.detach())
         if not (math.isfinite(loss_value) and math.isfinite(norm)):
             raise EngineError(
                 f"the loss is {loss_value} and its gradient norm {norm} for {len(batch.rows)} "
@@ -140,15 +128,55 @@ class Trainer:
         if norm > options.max_grad_norm:
             self.grads.mul_(options.max_grad_norm / norm)
         self.optimizer.step()
+        scale = 1.0 / max(num_tokens, 1.0)
+        sums = {name: math.fsum(part.sums[name] for part in parts) for name in parts[0].sums}
+        return {
+            **{name: total * scale for name, total in sums.items()},
+            "num_tokens": num_tokens,
+            "loss": loss_value,
+            "grad_norm": norm,
+        }
+
+    def _backward(
+        self, part: Minibatch, whole: Minibatch, loss: Loss, options: TrainOptions
+    ) -> _Part:
+        """Add the gradient of one part of a minibatch."""
+        scores = self._score(part, options)
+        width = part.mask.shape[1]
+        logprobs_BT = _widened(scores.logprobs, width)
+        entropy_BT = _widened(scores.entropy, width)
+        old_BT = logprobs_BT.detach() if part.old_logprobs is None else part.old_logprobs
+        is_critic = self.network.source.head == HEAD_VALUE
+        if options.importance_cap is not None and not is_critic:
+            weights_BT = importance_weights(old_BT, part.rollout_logprobs, options.importance_cap)
+            part = replace(part, advantages=per_token(part.advantages) * weights_BT)
+        value = _evaluate(loss, logprobs_BT, old_BT, part)
+        value = value + _penalty(logprobs_BT, entropy_BT, part, options)
+        if len(part.rows) != len(whole.rows):
+            value = value * part_weight(
+                options.aggregation, part.mask, whole.num_tokens, len(whole.rows)
+            )
+        value.backward()  # type: ignore[no-untyped-call]
         with torch.no_grad():
-            return _measure(batch, logprobs_BT, old_BT, scores.entropy, options) | {
-                "loss": loss_value,
-                "grad_norm": norm,
-            }
+            sums = (
+                _measure_critic(part, logprobs_BT)
+                if is_critic
+                else _measure(part, logprobs_BT, old_BT, entropy_BT, options)
+            )
+        return _Part(float(value.detach()), sums)
+
+
+@dataclass(frozen=True, slots=True)
+class _Part:
+    """What one part of a minibatch adds."""
+
+    loss: float
+    sums: dict[str, float]
+    """Sums over tokens."""
 
 
 def _evaluate(
-    loss: Loss, logprobs_BT: torch.Tensor, old_BT: torch.Tensor, batch: _Minibatch
+    loss: Loss, logprobs_BT: torch.Tensor, old_BT: torch.Tensor, batch: Minibatch
 ) -> torch.Tensor:
     name = getattr(loss, "__name__", repr(loss))
     try:
@@ -166,52 +194,75 @@ def _evaluate(
     return value
 
 
+def _penalty(
+    logprobs_BT: torch.Tensor, entropy_BT: torch.Tensor, batch: Minibatch, options: TrainOptions
+) -> torch.Tensor | float:
+    """What the distance to the reference and the entropy add to the loss, mean over tokens."""
+    total: torch.Tensor | float = 0.0
+    if options.kl_coef and batch.reference_logprobs is not None:
+        kl_BT = resolve_kl(options.kl_estimator)(logprobs_BT, batch.reference_logprobs)
+        total = total + options.kl_coef * token_mean(kl_BT, batch.mask)
+    if options.entropy_coef:
+        total = total - options.entropy_coef * token_mean(entropy_BT, batch.mask)
+    return total
+
+
 def _measure(
-    batch: _Minibatch,
+    batch: Minibatch,
     logprobs_BT: torch.Tensor,
     old_BT: torch.Tensor,
     entropy_BT: torch.Tensor,
     options: TrainOptions,
 ) -> dict[str, float]:
-    mask_BT = batch.mask
-    num_tokens = float(mask_BT.sum())
     ratio_BT = (logprobs_BT - old_BT).exp()
     is_clipped_BT = (ratio_BT < 1 - options.clip_low) | (ratio_BT > 1 + options.clip_high)
-    mismatch_BT = (old_BT - batch.rollout_logprobs).abs()
-    scale = 1.0 / max(num_tokens, 1.0)
+    per_token_BT = {
+        "entropy": entropy_BT,
+        "clip_fraction": is_clipped_BT,
+        "logprob_mismatch": (old_BT - batch.rollout_logprobs).abs(),
+    }
+    if options.importance_cap is not None:
+        per_token_BT["importance_weight"] = importance_weights(
+            old_BT, batch.rollout_logprobs, options.importance_cap
+        )
+    if batch.reference_logprobs is not None:
+        kl_BT = resolve_kl(options.kl_estimator)(logprobs_BT, batch.reference_logprobs)
+        per_token_BT["kl"] = kl_BT
+    return {name: float((v_BT * batch.mask).sum()) for name, v_BT in per_token_BT.items()}
+
+
+def _measure_critic(batch: Minibatch, values_BT: torch.Tensor) -> dict[str, float]:
+    returns_BT = per_token(batch.advantages).expand_as(values_BT)
     return {
-        "entropy": float((entropy_BT * mask_BT).sum()) * scale,
-        "clip_fraction": float((is_clipped_BT * mask_BT).sum()) * scale,
-        "logprob_mismatch": float((mismatch_BT * mask_BT).sum()) * scale,
-        "num_tokens": num_tokens,
+        "value": float((values_BT * batch.mask).sum()),
+        "value_error": float(((values_BT - returns_BT).abs() * batch.mask).sum()),
     }
 
 
-def _padded(values: Sequence[float], length: int) -> list[float]:
-    return [float(value) for value in values] + [0.0] * (length - len(values))
+def _widened(values_BT: torch.Tensor, width: int) -> torch.Tensor:
+    """Values of a part whose longest completion is shorter than that of the whole."""
+    missing = width - values_BT.shape[1]
+    return torch.nn.functional.pad(values_BT, (0, missing)) if missing else values_BT
 
 
-def _sort_key(batch: TrainBatch, row: int) -> tuple[object, ...]:
-    sample: Sample = batch.samples[row]
-    return (sample.prompt.index, sample.sample_index, sample.token_ids, batch.advantages[row])
-
-
-def _check(batch: TrainBatch, options: TrainOptions) -> None:
-    num_samples = len(batch.samples)
-    if len(batch.advantages) != num_samples:
+@contextmanager
+def _checkpointed(model: PreTrainedModel, is_on: bool) -> Iterator[None]:
+    """Layers forget their activations and compute them again; dropout stays off."""
+    if not is_on:
+        yield
+        return
+    layers = [m for m in model.modules() if isinstance(m, GradientCheckpointingLayer)]
+    if not layers:
         raise EngineError(
-            f"{num_samples} samples came with {len(batch.advantages)} advantages; give one each"
+            f"a model of type {model.config.model_type!r} cannot be checkpointed; leave "
+            "is_checkpointed out"
         )
-    if options.num_epochs < 1 or options.num_minibatches < 1:
-        raise EngineError(f"num_epochs and num_minibatches must be at least 1: {options}")
-    if num_samples < options.num_minibatches:
-        raise EngineError(
-            f"{num_samples} samples cannot be split into {options.num_minibatches} minibatches; "
-            "give more samples or fewer minibatches"
-        )
-    lengths = [len(sample.token_ids) for sample in batch.samples]
-    if 0 in lengths:
-        raise EngineError(f"sample {lengths.index(0)} of the batch has no completion to train on")
-    old = batch.old_logprobs
-    if old is not None and [len(values) for values in old] != lengths:
-        raise EngineError("old_logprobs must hold one value per completion token of each sample")
+    model.gradient_checkpointing_enable({"use_reentrant": False})
+    try:
+        for layer in layers:
+            # Only the layer itself: its children would begin to drop activations out.
+            layer.training = True
+        yield
+    finally:
+        model.gradient_checkpointing_disable()
+        model.eval()

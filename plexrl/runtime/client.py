@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
 
@@ -26,11 +27,12 @@ from plexrl.core.status import ClusterStatus, JobStatus
 from plexrl.engines.folders import check_folder, state_bytes
 from plexrl.errors import JobError, JobFailedError
 from plexrl.ids import check_job_name, new_run_id
-from plexrl.runtime import messages
+from plexrl.runtime import messages, notebook
 from plexrl.runtime.configuration import Settings, read
 from plexrl.runtime.driver import NO_ITERATION, attach_options
 from plexrl.runtime.messages import CommittedModel, Submission, Trace, pack, unpack
-from plexrl.runtime.plugin import PlexRLScheduler
+from plexrl.runtime.plugin import PLUGIN_NAME, PlexRLScheduler
+from plexrl.runtime.rollout_engines import check_rollout_engines
 from plexrl.runtime.worker_plugin import PlexRLWorker
 
 WAIT_S = 5.0
@@ -49,6 +51,9 @@ class Run:
     def __repr__(self) -> str:
         status = self.status()
         return f"<Run {self.name}: {status.state}, {status.iteration}/{status.iterations}>"
+
+    def _repr_html_(self) -> str:
+        return notebook.run_html(self.status())
 
     def status(self) -> JobStatus:
         """The job as it stands."""
@@ -171,18 +176,32 @@ class Cluster:
     client
         Client of a Dask cluster whose workers for groups announce ``llm:<group>``.
     settings
-        Configuration; by default what Dask's configuration says.
+        Configuration; by default what Dask's configuration says. Only the first client of a
+        cluster is asked: PlexRL starts there with its settings, later ones find it running.
     """
 
     def __init__(self, client: Client, settings: Settings | None = None) -> None:
         self.client = client
         self.settings = settings or read()
         self._specs: dict[str, JobSpec] = {}
-        state = self.settings.state
-        client.register_plugin(
-            PlexRLScheduler(self.settings.planning, state.host_budget_bytes, new_run_id())
+        # Registering a worker plugin again would end the services that run.
+        if not client.run_on_scheduler(_is_running):
+            self._start()
+
+    def _start(self) -> None:
+        """Put PlexRL into the scheduler and the workers."""
+        # Workers may run in other folders.
+        store = str(Path(self.settings.state.store).absolute())
+        state = replace(self.settings.state, store=store)
+        self.client.register_plugin(
+            PlexRLScheduler(
+                self.settings.planning,
+                state.host_budget_bytes,
+                new_run_id(),
+                faces=self.settings.cluster.faces,
+            )
         )
-        client.register_plugin(PlexRLWorker(state, self.settings.engines))
+        self.client.register_plugin(PlexRLWorker(state, self.settings.engines))
 
     def submit(self, job: JobSpec, *, resume: bool = False) -> Run:
         """Start a job.
@@ -200,6 +219,7 @@ class Cluster:
             The job cannot run as it is described; nothing was started.
         """
         facts = job_facts(job)
+        check_rollout_engines(self.client, job)
         submission = Submission(facts, cloudpickle.dumps(job), resume)
         self.call(messages.SUBMIT, payload=pack(submission))
         self._specs[job.name] = job
@@ -233,7 +253,10 @@ class Cluster:
 
     def plan(self) -> dict[str, Any]:
         """The plan in force and the history of solves, as JSON types."""
-        return dict(cast("Mapping[str, Any]", self.call(messages.PLAN)))
+        return notebook.PlanJson(cast("Mapping[str, Any]", self.call(messages.PLAN)))
+
+    def _repr_html_(self) -> str:
+        return notebook.cluster_html(self.status())
 
     def models(self, job: str) -> Mapping[str, CommittedModel]:
         """Models of a job, as far as they are committed."""
@@ -269,6 +292,10 @@ def attach(client: Client) -> Cluster:
     return Cluster(client)
 
 
+def _is_running(dask_scheduler: Any) -> bool:
+    return PLUGIN_NAME in dask_scheduler.plugins
+
+
 async def _call(client: Client, handler: str, kwargs: dict[str, object]) -> object:
     return await getattr(client.scheduler, handler)(**kwargs)
 
@@ -287,7 +314,7 @@ def job_facts(job: JobSpec) -> JobFacts:
         check_folder(model.folder)
         # A train function commits beside the version it started from.
         num_copies = 2 if model.is_trainable else 1
-        memory_bytes += num_copies * state_bytes(model.folder, model.is_trainable)
+        memory_bytes += num_copies * state_bytes(model.folder, model.is_trainable, model.head)
     try:
         ops = check_job(job)
     except DataflowError as error:

@@ -32,6 +32,15 @@ DASK_SETTINGS: Mapping[str, Any] = {
 """What PlexRL sets in Dask's configuration for clusters it starts itself."""
 
 
+class _Workers(SpecCluster):
+    """Keeps every nanny: one whose worker dies twice in a row still starts it again."""
+
+    def _update_worker_status(self, op: str, msg: Any) -> None:
+        # SpecCluster itself removes a worker that is away for distributed.deploy.
+        # lost-worker-timeout after any of its deaths, with its nanny and for good.
+        super(SpecCluster, self)._update_worker_status(op, msg)
+
+
 class LocalCluster(Cluster):
     """Groups on this machine.
 
@@ -71,7 +80,7 @@ class LocalCluster(Cluster):
     ) -> None:
         settings = _settings(groups, cpu_workers, store, host_budget_bytes, planning)
         with dask.config.set(DASK_SETTINGS):
-            self._dask = SpecCluster(
+            self._dask = _Workers(
                 workers=_worker_specs(settings),
                 scheduler={
                     "cls": Scheduler,
@@ -82,7 +91,7 @@ class LocalCluster(Cluster):
                         "worker_ttl": settings.cluster.worker_ttl_s,
                     },
                 },
-                silence_logs=logging.ERROR,
+                silence_logs=logging.CRITICAL,
                 name="plexrl",
             )
         try:
@@ -108,7 +117,8 @@ def _worker_specs(settings: Settings) -> dict[str, dict[str, Any]]:
     common = {
         # Our own budget rules: Dask counts unmanaged memory and would pause or kill the worker.
         "memory_limit": 0,
-        "silence_logs": logging.ERROR,
+        # What fails is told by the job that failed; Dask's tracebacks would drown it.
+        "silence_logs": logging.CRITICAL,
         "dashboard": False,
         "host": "127.0.0.1",
         "preload": [*dask.config.get("distributed.worker.preload"), undisturbed.__name__],
@@ -141,15 +151,12 @@ def _settings(
         "store": None if store is None else str(store),
         "host_budget_bytes": host_budget_bytes,
     }
-    settings = replace(
+    return replace(
         settings,
         cluster=replace(settings.cluster, **_given(cluster)),
         state=replace(settings.state, **_given(state)),
         planning=planning or settings.planning,
     )
-    # Workers may run in other folders.
-    absolute = str(Path(settings.state.store).absolute())
-    return replace(settings, state=replace(settings.state, store=absolute))
 
 
 def _given(values: Mapping[str, object]) -> dict[str, Any]:

@@ -48,6 +48,10 @@ from solver.dispatch.events import (
 from solver.dispatch.instructions import Instruction
 from solver.trace import IterationRecord
 
+GROUP_PATIENCE_S = 15.0
+"""Seconds a job waits for its group to come back before it goes to another: a worker that was
+killed is back in about three, and only on its own group are its newest versions in memory."""
+
 
 class Coordinator:
     """State of a cluster's scheduler side, without the scheduler.
@@ -67,7 +71,7 @@ class Coordinator:
         self.arbiter = arbiter
         self.epoch_s = epoch_s
         self.jobs = JobTable()
-        self._ledger = Ledger(epoch_s)
+        self.ledger = Ledger(epoch_s)
         self.groups = GroupTable()
         self._commits = CommitLog()
         self._instructions: list[Instruction] = []
@@ -86,8 +90,8 @@ class Coordinator:
 
     def group_down(self, group: str, now_s: float) -> None:
         """A group's worker is gone."""
-        self.groups.remove(group)
-        self._ledger.lost(group, now_s)
+        self.groups.remove(group, now_s)
+        self.ledger.lost(group, now_s)
         self.planner.group_lost(group)
         self._tell(GroupLost(group), now_s)
 
@@ -105,13 +109,7 @@ class Coordinator:
                 "llm:<group>; start workers with one (plexrl.LocalCluster does)"
             )
         self._require_room(facts)
-        planned = PlannedJob(
-            name=facts.name,
-            ops=tuple((op.op, op.hint_s, op.wait_hint_s) for op in facts.ops),
-            memory_bytes=facts.memory_bytes,
-            slowdown_limit=facts.slowdown_limit,
-            weight=facts.weight,
-        )
+        planned = _planned(facts)
         self.jobs.add(facts, "", now_s - self.epoch_s)
         try:
             group = self.planner.placement(planned)
@@ -121,6 +119,32 @@ class Coordinator:
         self.jobs.set_group(facts.name, group)
         self.planner.job_arrived(planned)
         return group
+
+    def stranded(self, now_s: float) -> tuple[str, ...]:
+        """Jobs whose group has been gone too long, while there are others."""
+        if not self.groups.names():
+            return ()
+        return tuple(
+            entry.facts.name
+            for entry in self.jobs.active()
+            if self.groups.gone_for_s(entry.group, now_s) > GROUP_PATIENCE_S
+        )
+
+    def move(self, job: str, now_s: float) -> tuple[str, ...]:
+        """Place a job anew; returns its functions, to be held for its new group.
+
+        Raises
+        ------
+        JobError
+            No group has room.
+        """
+        group = self.planner.placement(_planned(self.jobs[job].facts))
+        self.jobs.set_group(job, group)
+        functions = self.ledger.of_job(job)
+        for entry in functions:
+            if entry.ready_s is not None:
+                self._tell(Withdrawn(entry.id), now_s)
+        return tuple(entry.id for entry in functions)
 
     def _require_room(self, facts: JobFacts) -> None:
         """Raise unless a group's host memory can hold one version and the next beside it."""
@@ -190,7 +214,7 @@ class Coordinator:
         job = str(annotation["job"])
         entry = self.jobs[job]
         hint = annotation.get("hint_s")
-        self._ledger.know(
+        self.ledger.know(
             FunctionEntry(
                 id=function_id,
                 job=job,
@@ -205,8 +229,8 @@ class Coordinator:
 
     def ready(self, function_id: str, now_s: float) -> None:
         """A function's inputs are there."""
-        self._ledger.ready(function_id, now_s)
-        entry = self._ledger[function_id]
+        self.ledger.ready(function_id, now_s)
+        entry = self.ledger[function_id]
         group = self.jobs[entry.job].group
         expected_s = self.planner.expected_s(entry.job, entry.op, entry.hint_s)
         self._tell(
@@ -223,20 +247,16 @@ class Coordinator:
             now_s,
         )
 
-    def admitted(self, function_id: str, group: str) -> None:
-        """A function was sent to its group's worker."""
-        self._ledger.admitted(function_id, group)
-
     def report(self, report: Report, now_s: float) -> None:
         """A service says that a lease began or ended."""
         match report:
             case LeaseStarted(id=function_id, at_s=at_s):
-                if function_id in self._ledger:
-                    self._ledger.started(function_id, at_s)
+                if function_id in self.ledger:
+                    self.ledger.started(function_id, at_s)
                     self._tell(Started(function_id), now_s)
             case LeaseEnded():
                 self.groups.note(report)
-                record = self._ledger.ended(report)
+                record = self.ledger.ended(report)
                 if record is not None:
                     if report.trained is not None:
                         self._commits.note(record, report.trained)
@@ -247,14 +267,6 @@ class Coordinator:
     def withdrawn(self, function_id: str, now_s: float) -> None:
         """A function was cancelled, or failed before its lease began."""
         self._tell(Withdrawn(function_id), now_s)
-
-    def has_started(self, function_id: str) -> bool:
-        """Whether a function holds its lease right now."""
-        return function_id in self._ledger and self._ledger[function_id].started_s is not None
-
-    def forget(self, function_id: str) -> None:
-        """A function left the scheduler."""
-        self._ledger.forget(function_id)
 
     def adopt(self, proposal: Proposal, now_s: float) -> None:
         """Put a plan into force."""
@@ -270,7 +282,7 @@ class Coordinator:
         iterations: list[IterationRecord] = []
         for name in self.jobs.names():
             iterations.extend(self.jobs[name].iterations)
-        return Trace(self._ledger.leases(), tuple(iterations))
+        return Trace(self.ledger.leases(), tuple(iterations))
 
     def status(self, now_s: float, cpu_phases: Mapping[str, str], num_errors: int) -> ClusterStatus:
         """The cluster as people shall see it.
@@ -284,7 +296,7 @@ class Coordinator:
         num_errors
             Errors inside the plugin so far.
         """
-        tables = Tables(self.jobs, self.groups, self._ledger, self.arbiter)
+        tables = Tables(self.jobs, self.groups, self.ledger, self.arbiter)
         moment = Moment(
             now_s - self.epoch_s, self._ticks(now_s), self.epoch_s, cpu_phases, num_errors
         )
@@ -295,3 +307,13 @@ class Coordinator:
 
     def _ticks(self, now_s: float) -> int:
         return max(0, round((now_s - self.epoch_s) * TICKS_PER_S))
+
+
+def _planned(facts: JobFacts) -> PlannedJob:
+    return PlannedJob(
+        name=facts.name,
+        ops=tuple((op.op, op.hint_s, op.wait_hint_s) for op in facts.ops),
+        memory_bytes=facts.memory_bytes,
+        slowdown_limit=facts.slowdown_limit,
+        weight=facts.weight,
+    )

@@ -19,7 +19,6 @@ from dask.delayed import Delayed, delayed
 from distributed import Client, Future
 from distributed.client import FutureCancelledError
 from distributed.comm import CommClosedError
-from distributed.scheduler import KilledWorker
 
 from dataflow.annotations import ANNOTATION, annotation_of
 from dataflow.calls import Attached, AttachOptions, LLMCall, Trained, run_call
@@ -116,8 +115,9 @@ class JobDriver:
             await self._run_with_rollbacks(spec)
         except asyncio.CancelledError:
             raise
-        except Exception as failure:
-            logger.exception("job %s failed", self.job)
+        except (Exception, SystemExit) as failure:
+            logger.error("job %s failed: %s", self.job, failure)  # noqa: TRY400
+            logger.debug("where job %s failed", self.job, exc_info=True)
             error = f"{type(failure).__name__}: {failure}"
         self._send(DriverEnded(self.job, self._clock(), error))
 
@@ -151,8 +151,8 @@ class JobDriver:
         if first.iteration and not self._drive.is_resumed and not self._num_committed:
             raise JobError(
                 f"the store already holds job {self.job!r} up to iteration {first.iteration}; "
-                "submit it with resume=True (plexrl run --resume) to go on there, or choose "
-                "another name or store"
+                "go on there with resume=True (plexrl resume STORE), or choose another name or "
+                "store"
             )
         return Position(
             index=first.iteration,
@@ -291,6 +291,8 @@ def attach_options(spec: JobSpec) -> dict[str, AttachOptions]:
             # A crash between the commits of two models replays the iteration, which asks for
             # the version before the one that did commit.
             num_versions=1 + spec.staleness + (1 if num_trainable > 1 else 0),
+            head=model.head,
+            rollout_engine=model.rollout_engine,
         )
         for name, model in spec.models.items()
     }
@@ -300,7 +302,8 @@ def is_recoverable(error: BaseException) -> bool:
     """Whether going back to the last committed version and trying again can help."""
     if isinstance(error, PlexRLError):
         return error.is_recoverable
-    return isinstance(error, (KilledWorker, FutureCancelledError, CommClosedError))
+    # KilledWorker is not among them: Dask has tried again already, three times.
+    return isinstance(error, (FutureCancelledError, CommClosedError))
 
 
 def _root(error: BaseException) -> BaseException:

@@ -9,6 +9,10 @@ from dataclasses import replace
 from plexrl.core.jobs import JobTable
 from plexrl.runtime.messages import Drive
 
+MAX_DEATHS = 10
+"""Deaths of a driver without a committed iteration between them after which its job is given up:
+more than a bad neighbour on the same worker causes before Dask gives that one up."""
+
 SendDrive = Callable[[str, Drive], None]
 """Tells a worker, by its address, to start a driver."""
 
@@ -26,6 +30,8 @@ class DriverPlacement:
         self._run = run
         self._num_drives = 0
         self._drives: dict[str, Drive] = {}
+        self._deaths: dict[str, tuple[int, int]] = {}
+        """Job → (committed iterations, deaths of its driver since that many)."""
 
     def add(self, name: str, spec: bytes, *, is_resumed: bool) -> None:
         """Take a job that needs a driver."""
@@ -34,6 +40,14 @@ class DriverPlacement:
     def remove(self, name: str) -> None:
         """Forget a job that ended."""
         self._drives.pop(name, None)
+        self._deaths.pop(name, None)
+
+    def note_death(self, name: str, num_committed: int) -> bool:
+        """Count a driver that died with its worker; returns whether it may start again."""
+        before, num_deaths = self._deaths.get(name, (num_committed, 0))
+        num_deaths = num_deaths + 1 if before == num_committed else 1
+        self._deaths[name] = (num_committed, num_deaths)
+        return num_deaths < MAX_DEATHS
 
     def place(self, jobs: JobTable, workers: tuple[str, ...], send: SendDrive) -> None:
         """Start a driver for every active job that has none, as far as there are workers."""

@@ -8,6 +8,7 @@ restriction is set to the address of its group's worker. The worker's own resour
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -50,6 +51,16 @@ class Gate:
         """Addresses of the workers without a group, sorted."""
         return tuple(sorted(self._ordinary_workers))
 
+    def ordinary_keys(self) -> tuple[Any, ...]:
+        """Keys of the tasks that run on workers without a group right now."""
+        workers = self._scheduler.workers
+        return tuple(
+            task.key
+            for address in self._ordinary_workers
+            if address in workers
+            for task in workers[address].processing
+        )
+
     def hold(self, key: Any, group: str) -> None:
         """Keep an LLM task from running until `admit`."""
         task = self._scheduler.tasks[key]
@@ -91,6 +102,17 @@ class Gate:
         task = self._scheduler.tasks.get(key)
         if task is not None:
             task.worker_restrictions = {NOWHERE}
+
+    def keep_waiting(self, keys: Iterable[Any]) -> None:
+        """Keep held tasks from Dask's no-workers-timeout: what they wait for is a lease."""
+        if self._scheduler.no_workers_timeout is None:
+            return
+        unrunnable, now = self._scheduler.unrunnable, time.monotonic()
+        for key in keys:
+            task = self._scheduler.tasks.get(key)
+            if task is not None and unrunnable.pop(task, None) is not None:
+                # Dask relies on insertion order being the order of these times.
+                unrunnable[task] = now
 
     def fail(self, key: Any, error: Exception) -> None:
         """End a held task with an error, and with it what depends on it."""

@@ -25,14 +25,21 @@ class GroupTable:
 
     def __init__(self) -> None:
         self._rows: dict[str, GroupRow] = {}
+        self._lost_s: dict[str, float] = {}
 
     def add(self, name: str, worker: str, budget_bytes: int) -> None:
         """Note a group whose worker joined."""
         self._rows[name] = GroupRow(worker, budget_bytes)
+        self._lost_s.pop(name, None)
 
-    def remove(self, name: str) -> None:
-        """Forget a group whose worker is gone."""
-        self._rows.pop(name, None)
+    def remove(self, name: str, now_s: float) -> None:
+        """Note that a group's worker is gone."""
+        if self._rows.pop(name, None) is not None:
+            self._lost_s[name] = now_s
+
+    def gone_for_s(self, name: str, now_s: float) -> float:
+        """Seconds since a group lost its worker; 0 while it has one."""
+        return now_s - self._lost_s.get(name, now_s)
 
     def get(self, name: str) -> GroupRow | None:
         """A group; None while it has no worker."""

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+from collections import deque
 from dataclasses import dataclass, replace
+from itertools import islice
 
 from plexrl.services.reports import LeaseEnded
 from solver.trace import LeaseRecord, Outcome
+
+MAX_LEASES = 200_000
+"""Finished leases kept in memory, about 100 MB: days of a busy cluster; older ones are dropped."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,6 +29,9 @@ class FunctionEntry:
     ready_s: float | None = None
     """When its inputs were there; seconds of the system clock, as all times here."""
     started_s: float | None = None
+    """When its lease began; None while it holds none."""
+    is_forgotten: bool = False
+    """Whether the scheduler dropped it while it held its lease."""
 
 
 class Ledger:
@@ -32,7 +40,9 @@ class Ledger:
     def __init__(self, epoch_s: float) -> None:
         self._epoch_s = epoch_s
         self._live: dict[str, FunctionEntry] = {}
-        self._leases: list[LeaseRecord] = []
+        self._leases: deque[LeaseRecord] = deque(maxlen=MAX_LEASES)
+        self.num_ended = 0
+        """Leases that ended so far, those dropped from memory included."""
 
     def __contains__(self, function_id: str) -> bool:
         return function_id in self._live
@@ -56,11 +66,17 @@ class Ledger:
         """Note that its lease began."""
         self._live[function_id] = replace(self._live[function_id], started_s=at_s)
 
+    def may_withdraw(self, function_id: str) -> bool:
+        """Whether a function waits for its lease, so that taking it back ends its life."""
+        entry = self._live.get(function_id)
+        return entry is not None and entry.ready_s is not None and entry.started_s is None
+
     def ended(self, report: LeaseEnded) -> LeaseRecord | None:
-        """Turn a report into a record; None for a function nobody knows any more."""
+        """Turn a report into a record; None for a function whose group was lost meanwhile."""
         entry = self._live.get(report.id)
-        if entry is None:
+        if entry is None or entry.started_s is None:
             return None
+        self._leave(replace(entry, group="", ready_s=None, started_s=None))
         record = self._record(
             entry,
             report.group,
@@ -69,27 +85,54 @@ class Ledger:
             (report.swap_s, str(report.swap_source), report.swap_bytes),
             report.outcome,
         )
-        self._leases.append(record)
+        self._keep(record)
         return record
 
     def lost(self, group: str, at_s: float) -> None:
         """Close the leases that ran on a group that is gone."""
         for entry in [e for e in self._live.values() if e.group == group]:
             if entry.started_s is not None:
-                self._leases.append(
+                self._keep(
                     self._record(
                         entry, group, entry.started_s, at_s, (0.0, "device", 0), Outcome.LOST
                     )
                 )
-            self._live[entry.id] = replace(entry, group="", ready_s=None, started_s=None)
+            self._leave(replace(entry, group="", ready_s=None, started_s=None))
 
     def forget(self, function_id: str) -> None:
-        """Drop a function that left the scheduler."""
-        self._live.pop(function_id, None)
+        """Drop a function that left the scheduler; one that holds its lease, when that ends."""
+        entry = self._live.get(function_id)
+        if entry is not None and entry.started_s is not None:
+            self._live[function_id] = replace(entry, is_forgotten=True)
+        else:
+            self._live.pop(function_id, None)
 
-    def leases(self) -> tuple[LeaseRecord, ...]:
-        """Finished leases, in order of their end."""
-        return tuple(self._leases)
+    def _leave(self, entry: FunctionEntry) -> None:
+        """Note that a function holds no lease any more."""
+        if entry.is_forgotten:
+            del self._live[entry.id]
+        else:
+            self._live[entry.id] = entry
+
+    def of_job(self, job: str) -> tuple[FunctionEntry, ...]:
+        """Live functions of a job."""
+        return tuple(entry for entry in self._live.values() if entry.job == job)
+
+    def leases(self, first: int = 0) -> tuple[LeaseRecord, ...]:
+        """Finished leases from the given index on, in order of their end.
+
+        Parameters
+        ----------
+        first
+            Counts all leases since the start; those dropped from memory are left out.
+        """
+        wanted = min(len(self._leases), max(0, self.num_ended - first))
+        newest = list(islice(reversed(self._leases), wanted))
+        return tuple(reversed(newest))
+
+    def _keep(self, record: LeaseRecord) -> None:
+        self._leases.append(record)
+        self.num_ended += 1
 
     def _record(
         self,

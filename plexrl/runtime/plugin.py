@@ -11,6 +11,7 @@ import logging
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
 from distributed import Scheduler
@@ -19,6 +20,8 @@ from distributed.diagnostics.plugin import SchedulerPlugin
 from dataflow.annotations import ANNOTATION, read_annotation
 from dataflow.errors import DataflowError
 from plexrl.clock import Clock, system_clock
+from plexrl.core.jobs import JobEntry, JobTable
+from plexrl.core.status import JobState
 from plexrl.errors import JobError
 from plexrl.planning.config import PlanningConfig
 from plexrl.planning.planner import GroupFacts, Planner, solve
@@ -27,8 +30,10 @@ from plexrl.runtime.coordinator import Coordinator
 from plexrl.runtime.desk import Desk
 from plexrl.runtime.drivers import DriverPlacement
 from plexrl.runtime.gate import Gate, group_of
+from plexrl.runtime.logs import log_driver, log_plan
 from plexrl.runtime.messages import unpack
 from plexrl.runtime.outbox import Outbox
+from plexrl.runtime.view import ClusterView, show
 from solver.dispatch.arbiter import Arbiter
 from solver.dispatch.events import TICKS_PER_S
 from solver.dispatch.instructions import Admit, Prefetch, WakeAt
@@ -60,6 +65,8 @@ class PlexRLScheduler(SchedulerPlugin):
         Host memory a group has for states.
     run
         Id of this life of the cluster.
+    faces
+        Module that adds pages to the scheduler's dashboard; empty adds none.
     """
 
     name = PLUGIN_NAME
@@ -71,11 +78,13 @@ class PlexRLScheduler(SchedulerPlugin):
         host_budget_bytes: int,
         run: str,
         clock: Clock = system_clock,
+        faces: str = "",
     ) -> None:
         self._planning = planning
         self._host_budget_bytes = host_budget_bytes
         self._run = run
         self._clock = clock
+        self._faces = faces
         self._num_errors = 0
         self._tasks: set[asyncio.Task[None]] = set()
         self._llm_keys: set[Any] = set()
@@ -95,6 +104,7 @@ class PlexRLScheduler(SchedulerPlugin):
             ),
             self._clock(),
         )
+        self._cpu_phases = partial(_cpu_phases, self._gate, self._coordinator.jobs)
         self._drivers = DriverPlacement(self._run)
         self._desk = Desk(
             self._coordinator,
@@ -111,6 +121,11 @@ class PlexRLScheduler(SchedulerPlugin):
             messages.REPORT: self.handle_report,
             messages.DRIVER: self.handle_driver,
         }
+        with self._guarded("faces"):
+            view = ClusterView(
+                self._coordinator, self._cpu_phases, lambda: self._num_errors, self._clock
+            )
+            show(self._faces, scheduler, view)
         for address in scheduler.workers:
             self.add_worker(scheduler, address)
         for loop in (self._reconcile, self._plan):
@@ -149,8 +164,19 @@ class PlexRLScheduler(SchedulerPlugin):
                 self._coordinator.group_down(group, self._clock())
             for entry in self._coordinator.jobs.active():
                 if entry.driver == worker:
-                    self._coordinator.jobs.set_driver(entry.facts.name, "")
+                    self._on_driver_lost(entry)
             self._settle()
+
+    def _on_driver_lost(self, entry: JobEntry) -> None:
+        name = entry.facts.name
+        self._coordinator.jobs.set_driver(name, "")
+        if not self._drivers.note_death(name, entry.num_committed):
+            error = (
+                "its driver died again and again without a committed iteration; look for what "
+                "ends the worker it runs in (a reward, a tool or the pipeline), then resume"
+            )
+            self._coordinator.end(name, JobState.FAILED, self._clock(), error)
+            self._let_go(name)
 
     def update_graph(
         self,
@@ -188,7 +214,7 @@ class PlexRLScheduler(SchedulerPlugin):
             if finish == "forgotten":
                 self._llm_keys.discard(key)
                 self._denied.pop(key, None)
-                self._coordinator.forget(key)
+                self._coordinator.ledger.forget(key)
             self._drain_soon()
 
     def valid_workers_downscaling(self, scheduler: Scheduler, workers: list[Any]) -> list[Any]:
@@ -208,6 +234,7 @@ class PlexRLScheduler(SchedulerPlugin):
         with self._guarded("driver"):
             event = unpack(payload)
             job = self._coordinator.driver_event(event)
+            log_driver(event)
             if self._coordinator.jobs[job].state.is_terminal:
                 self._let_go(job)
             else:
@@ -236,8 +263,19 @@ class PlexRLScheduler(SchedulerPlugin):
     def _on_left_worker(self, key: Any, now_s: float) -> None:
         """A task left its worker: done, failed, cancelled, or lost with the worker."""
         self._gate.hold_again(key)
-        if key not in self._denied and not self._coordinator.has_started(key):
+        if key in self._denied:
+            return
+        self._note_lost_groups(now_s)
+        if self._coordinator.ledger.may_withdraw(key):
             self._coordinator.withdrawn(key, now_s)
+
+    def _note_lost_groups(self, now_s: float) -> None:
+        """Note groups whose worker is gone: Dask moves its tasks before it tells plugins."""
+        workers = self._scheduler.workers
+        for name in self._coordinator.groups.names():
+            row = self._coordinator.groups.get(name)
+            if row is not None and row.worker not in workers:
+                self._coordinator.group_down(name, now_s)
 
     def _drain_soon(self) -> None:
         """Carry out instructions once the current round of transitions is over."""
@@ -268,7 +306,7 @@ class PlexRLScheduler(SchedulerPlugin):
     def _admit(self, key: Any, group: str) -> None:
         row = self._coordinator.groups.get(group)
         if row is not None and self._gate.admit(key, row.worker):
-            self._coordinator.admitted(key, group)
+            self._coordinator.ledger.admitted(key, group)
             self._unserved.pop(key, None)
         else:
             self._unserved[key] = group
@@ -293,19 +331,6 @@ class PlexRLScheduler(SchedulerPlugin):
         if row is not None:
             self._outbox.forget(row.worker, job)
 
-    def _cpu_phases(self) -> dict[str, str]:
-        """Job → phase of its ordinary task that runs right now."""
-        phases: dict[str, str] = {}
-        for address in self._gate.ordinary_workers():
-            for task in self._scheduler.workers[address].processing:
-                found = NODE_KEY.fullmatch(str(task.key))
-                if found is None:
-                    continue
-                for name in self._coordinator.jobs.names():
-                    if found["tail"] == name or found["tail"].startswith(f"{name}."):
-                        phases[name] = found["phase"]
-        return phases
-
     async def _reconcile(self) -> None:
         while True:
             await asyncio.sleep(RECONCILE_S)
@@ -315,7 +340,20 @@ class PlexRLScheduler(SchedulerPlugin):
                         self._admit(key, group)
                     else:
                         del self._unserved[key]
+                self._gate.keep_waiting(self._llm_keys)
+                self._move_stranded(self._clock())
                 self._settle()
+
+    def _move_stranded(self, now_s: float) -> None:
+        """Give jobs whose group does not come back another one; their drivers roll back there."""
+        for job in self._coordinator.stranded(now_s):
+            keys = self._coordinator.move(job, now_s)
+            group = self._coordinator.jobs[job].group
+            logger.warning("job %s moves to %s: its group is gone", job, group)
+            for key in keys:
+                self._gate.hold(key, group)
+                if self._gate.state(key) == "no-worker":
+                    self._coordinator.ready(key, now_s)
 
     async def _plan(self) -> None:
         planner = self._coordinator.planner
@@ -330,6 +368,7 @@ class PlexRLScheduler(SchedulerPlugin):
                 request = planner.request(reason, now_s)
                 proposal = await loop.run_in_executor(None, solve, request)
                 self._coordinator.adopt(proposal, self._clock())
+                log_plan(proposal)
                 self._drain_soon()
 
     @contextmanager
@@ -340,3 +379,20 @@ class PlexRLScheduler(SchedulerPlugin):
             # Whatever it is, one hook that fails must not take the scheduler along.
             self._num_errors += 1
             logger.exception("error in %s of the PlexRL plugin", hook)
+
+
+def _cpu_phases(gate: Gate, jobs: JobTable) -> dict[str, str]:
+    """Job → phase of its ordinary task that runs right now."""
+    phases: dict[str, str] = {}
+    for key in gate.ordinary_keys():
+        found = NODE_KEY.fullmatch(str(key))
+        if found is None:
+            continue
+        # The tail is job, model and run joined by dots, and names may have dots themselves.
+        parts = found["tail"].split(".")
+        for length in range(len(parts), 0, -1):
+            name = ".".join(parts[:length])
+            if name in jobs:
+                phases[name] = found["phase"]
+                break
+    return phases

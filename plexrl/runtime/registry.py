@@ -4,7 +4,7 @@
 states::
 
     <store>/jobs/<name>.spec      the job, by cloudpickle
-    <store>/jobs/<name>.end       why it ended: empty file if it finished
+    <store>/jobs/<name>.end       why it ended: empty if it finished, `CANCELLED`, or an error
     <store>/states/               the Zarr store
 """
 
@@ -15,6 +15,8 @@ from pathlib import Path
 
 SPEC = ".spec"
 END = ".end"
+CANCELLED = "cancelled"
+"""End of a job that its user cancelled: it is not resumed."""
 
 
 def states_folder(store: str | Path) -> Path:
@@ -44,8 +46,8 @@ class JobRegistry:
         return tuple(sorted(p.name.removesuffix(SPEC) for p in self._folder.glob("*" + SPEC)))
 
     def unfinished(self) -> tuple[str, ...]:
-        """Jobs that have not finished: interrupted ones and failed ones."""
-        return tuple(name for name in self.names() if self.error(name) != "")
+        """Jobs to go on with: interrupted ones and failed ones."""
+        return tuple(name for name in self.names() if self.error(name) not in {"", CANCELLED})
 
     def error(self, name: str) -> str | None:
         """Why a job ended; empty if it finished, None if it has not ended."""

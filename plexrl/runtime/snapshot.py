@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from plexrl.core.jobs import JobEntry, JobTable
@@ -10,6 +10,7 @@ from plexrl.core.status import ClusterStatus, GroupStatus, JobStatus, PlanStatus
 from plexrl.runtime.groups import GroupRow, GroupTable
 from plexrl.runtime.ledger import Ledger
 from solver.dispatch.arbiter import Arbiter
+from solver.trace import IterationRecord
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,13 +60,7 @@ def _job_status(
     tables: Tables, entry: JobEntry, reasons: Mapping[str, tuple[str, str]], moment: Moment
 ) -> JobStatus:
     phase, waits_for = _phase(tables, entry, reasons, moment)
-    rewards = [
-        value
-        for record in entry.iterations
-        for key, value in record.metrics
-        if key == "reward_mean"
-    ]
-    spans = [record.ended_s - record.started_s for record in entry.iterations]
+    iterations = entry.iterations
     return JobStatus(
         name=entry.facts.name,
         state=entry.state,
@@ -74,15 +69,23 @@ def _job_status(
         iterations=entry.facts.iterations,
         phase=phase,
         waits_for=waits_for,
-        reward_first=rewards[0] if rewards else None,
-        reward_last=rewards[-1] if rewards else None,
+        reward_first=_first_reward(iterations),
+        reward_last=_first_reward(reversed(iterations)),
         metrics=dict(entry.iterations[-1].metrics) if entry.iterations else {},
-        iteration_s=sum(spans) / len(spans) if spans else None,
+        iteration_s=entry.iterations_s / len(iterations) if iterations else None,
         slowdown_limit=entry.facts.slowdown_limit,
         started_s=entry.arrived_s if entry.started_s is None else entry.started_s,
         ended_s=entry.ended_s,
         error=entry.error,
     )
+
+
+def _first_reward(iterations: Iterable[IterationRecord]) -> float | None:
+    for record in iterations:
+        for key, value in record.metrics:
+            if key == "reward_mean":
+                return value
+    return None
 
 
 def _phase(

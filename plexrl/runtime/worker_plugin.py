@@ -22,7 +22,7 @@ from plexrl.runtime import messages
 from plexrl.runtime.driver import JobDriver
 from plexrl.runtime.gate import group_of
 from plexrl.runtime.messages import DriverEvent, pack, unpack
-from plexrl.runtime.registry import JobRegistry, states_folder
+from plexrl.runtime.registry import CANCELLED, JobRegistry, states_folder
 from plexrl.services.reports import Report
 from plexrl.services.service import GroupService
 from plexrl.state.manager import StateManager
@@ -49,6 +49,8 @@ class PlexRLWorker(WorkerPlugin):
     """
 
     name = "plexrl"
+    # Set up again, it would end the services that run.
+    idempotent = True
 
     def __init__(self, state: StateConfig, engines: EngineConfig) -> None:
         self._state = state
@@ -144,16 +146,18 @@ class _DriverHost:
 
     def _drive(self, payload: bytes) -> None:
         drive = unpack(payload)
-        self._stop(drive.name)
+        self._end_driver(drive.name)
         task = asyncio.get_running_loop().create_task(self._run(drive))
         self._drivers[drive.name] = task
 
     async def _run(self, drive: messages.Drive) -> None:
-        self._registry.save(drive.name, drive.spec)
-        client = await self._ensure_client()
-        driver = JobDriver(drive, client, self._send, system_clock)
         try:
-            await driver.run()
+            self._registry.save(drive.name, drive.spec)
+            client = await self._ensure_client()
+            await JobDriver(drive, client, self._send, system_clock).run()
+        except OSError as error:
+            # Of the registry or the connection: the job must not wait for a driver that is gone.
+            self._send(messages.DriverEnded(drive.name, system_clock(), f"no driver: {error}"))
         finally:
             if self._drivers.get(drive.name) is asyncio.current_task():
                 del self._drivers[drive.name]
@@ -171,15 +175,24 @@ class _DriverHost:
         return self._client
 
     def _send(self, event: DriverEvent) -> None:
-        match event:
-            case messages.DriverEnded(job=job, error=error):
-                self._registry.end(job, error)
+        if isinstance(event, messages.DriverEnded):
+            self._note_end(event.job, event.error)
         self._worker.batched_send({"op": messages.DRIVER, "payload": pack(event)})
 
+    def _note_end(self, job: str, error: str) -> None:
+        try:
+            self._registry.end(job, error)
+        except OSError:
+            logger.exception("the end of job %s is not in the registry", job)
+
     def _stop(self, job: str) -> None:
+        """End the driver of a job that was cancelled."""
+        if self._end_driver(job):
+            self._note_end(job, CANCELLED)
+
+    def _end_driver(self, job: str) -> bool:
         task = self._drivers.pop(job, None)
-        if task is not None:
-            task.cancel()
+        return task is not None and task.cancel()
 
     async def close(self) -> None:
         tasks = list(self._drivers.values())

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from plexrl.core.layout import StateLayout
 from plexrl.core.states import StateRef
 from plexrl.engines.folders import architecture_key
-from plexrl.engines.protocol import ModelSource
+from plexrl.engines.protocol import EngineKind, ModelSource
 from plexrl.engines.remote import EngineProcess
 from plexrl.errors import ServiceError
 
@@ -24,6 +24,9 @@ class OpenModel:
     model: str
     source: ModelSource
     engine_key: str
+    rollout_source: ModelSource
+    """What its rollouts are computed with; `source` itself where one engine does all."""
+    rollout_key: str
     seed: int
     durable_every: int
     num_versions: int
@@ -40,7 +43,7 @@ class ResidentEngine:
 
 
 class ModelTable:
-    """Open models, and the engines they share: one process per architecture."""
+    """Open models, and the engines they share: one process per architecture and kind."""
 
     def __init__(self, start_engine: EngineFactory) -> None:
         self._start_engine = start_engine
@@ -75,15 +78,22 @@ class ModelTable:
 
     def engine(self, model: OpenModel) -> ResidentEngine:
         """The engine of a model's architecture, started if it does not run."""
-        resident = self._engines.get(model.engine_key)
+        return self._resident(model.engine_key, model.source)
+
+    def rollout_engine(self, model: OpenModel) -> ResidentEngine:
+        """The engine of a model's rollouts, started if it does not run."""
+        return self._resident(model.rollout_key, model.rollout_source)
+
+    def _resident(self, key: str, source: ModelSource) -> ResidentEngine:
+        resident = self._engines.get(key)
         if resident is not None and resident.process.is_alive:
             return resident
         if resident is not None:
             resident.process.close()
-        process = self._start_engine(model.source)
+        process = self._start_engine(source)
         self.num_engine_starts += 1
         resident = ResidentEngine(process, process.layout())
-        self._engines[model.engine_key] = resident
+        self._engines[key] = resident
         return resident
 
     def drop_dead(self) -> None:
@@ -93,22 +103,39 @@ class ModelTable:
 
     def devices(self) -> tuple[StateRef, ...]:
         """States on the devices of this group."""
-        return tuple(e.device for e in self._engines.values() if e.device is not None)
+        held = [e.device for e in list(self._engines.values()) if e.device is not None]
+        return tuple(dict.fromkeys(held))
 
     @property
     def engine_pid(self) -> int | None:
         """Process id of the first engine; None while there is none."""
-        for engine in self._engines.values():
-            return engine.process.pid
-        return None
+        return next((e.process.pid for e in list(self._engines.values())), None)
 
     def close(self) -> None:
         """End all engine processes."""
-        for engine in self._engines.values():
+        for engine in list(self._engines.values()):
             engine.process.close()
         self._engines.clear()
 
 
+def rollout_source(source: ModelSource, rollout_engine: str) -> ModelSource:
+    """What the rollouts of a model are computed with.
+
+    Raises
+    ------
+    ServiceError
+        No engine is called so.
+    """
+    try:
+        kind = EngineKind(rollout_engine)
+    except ValueError:
+        raise ServiceError(
+            f"rollout_engine is {rollout_engine!r}; give one of {', '.join(EngineKind)}"
+        ) from None
+    # An engine that only samples needs no optimizer, so trained and frozen models share one.
+    return source if kind is source.kind else replace(source, is_trainable=False, kind=kind)
+
+
 def source_key(source: ModelSource) -> str:
     """Key of the engine that can compute this model."""
-    return architecture_key(source.folder, is_trainable=source.is_trainable)
+    return f"{source.kind}-" + architecture_key(source.folder, source.is_trainable, source.head)

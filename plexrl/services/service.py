@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -21,6 +22,7 @@ from dataflow.calls import (
     LogprobOptions,
     Trained,
     TrainOptions,
+    ValueOptions,
     VersionToken,
 )
 from dataflow.phases import Phase
@@ -28,8 +30,21 @@ from dataflow.samples import Rewards
 from plexrl.clock import Clock, system_clock
 from plexrl.core.states import Manifest, StateRef, Tier
 from plexrl.engines.protocol import DrawKey, ModelSource, TrainBatch
-from plexrl.errors import EngineError, LeaseError, ServiceError, VersionFenceError
-from plexrl.services.models import EngineFactory, ModelTable, OpenModel, ResidentEngine, source_key
+from plexrl.errors import (
+    EngineError,
+    LeaseError,
+    ServiceError,
+    StateError,
+    VersionFenceError,
+)
+from plexrl.services.models import (
+    EngineFactory,
+    ModelTable,
+    OpenModel,
+    ResidentEngine,
+    rollout_source,
+    source_key,
+)
 from plexrl.services.reports import LeaseEnded, LeaseStarted, Report, ServiceSnapshot
 from plexrl.state.arena import Arena
 from plexrl.state.checksums import digest_of
@@ -88,6 +103,7 @@ class GroupService:
         self._lease_timeout_s = lease_timeout_s
         self._clock = clock
         self._lock = threading.Lock()
+        self._is_closed = False
 
     def __call__(self, call: LLMCall, inputs: tuple[Any, ...]) -> object:
         """Run a call under the lease of the group.
@@ -113,6 +129,8 @@ class GroupService:
                 "restart the worker"
             )
         try:
+            if self._is_closed:
+                raise ServiceError(f"the service of group {self.group!r} is closing")
             lease = _Lease(self._current_id(), self._clock())
             self._report(LeaseStarted(lease.id, self.group, lease.started_s))
             outcome, result = Outcome.FAILED, None
@@ -140,6 +158,8 @@ class GroupService:
                 case Phase.LOGPROB, LogprobOptions():
                     engine = self._bring(call, version, lease)
                     return engine.process.logprobs(rest[0], options)
+                case Phase.LOGPROB, ValueOptions():
+                    return self._bring(call, version, lease).process.values(rest[0])
                 case Phase.TRAIN, TrainOptions():
                     return self._train(call, version, rest, options, lease)
                 case Phase.SYNC, ExportOptions():
@@ -174,12 +194,15 @@ class GroupService:
         )
 
     def _open(self, call: LLMCall, options: AttachOptions) -> OpenModel:
-        source = ModelSource(options.folder, options.is_trainable)
+        source = ModelSource(options.folder, options.is_trainable, options.head)
+        sampler = rollout_source(source, options.rollout_engine)
         model = OpenModel(
             call.job,
             call.model,
             source,
             source_key(source),
+            sampler,
+            source_key(sampler),
             call.seed,
             options.durable_every,
             options.num_versions,
@@ -218,23 +241,25 @@ class GroupService:
         began = self._clock()
         ref = StateRef(call.job, call.model, call.version)
         model = self._models.model(call.job, call.model)
-        engine = self._models.engine(model)
+        is_rollout = call.function is Phase.ROLLOUT
+        engine = (self._models.rollout_engine if is_rollout else self._models.engine)(model)
         if engine.device != ref:
             # Not certain again until the whole load is done: a load cut short leaves a mixture.
             engine.device = None
             fetched = self._states.fetch(ref)
             try:
                 self._check_token(token, fetched.manifest)
+                _check_layout(engine, fetched.manifest)
                 loading_s = self._clock()
                 engine.process.load(fetched.arena)
             finally:
                 self._states.release(ref)
             engine.device = ref
             self._states.note_move(
-                Tier.HOST, Tier.DEVICE, fetched.nbytes, self._clock() - loading_s
+                Tier.HOST, Tier.DEVICE, engine.layout.nbytes, self._clock() - loading_s
             )
             lease.swap_source = fetched.source
-            lease.swap_bytes += fetched.nbytes
+            lease.swap_bytes += engine.layout.nbytes
         lease.swap_s += self._clock() - began
         return engine
 
@@ -258,8 +283,8 @@ class GroupService:
         if recorded is not None:
             return recorded
         engine = self._bring(call, token, lease)
-        samples, advantages, rewards, old_logprobs = inputs
-        batch = TrainBatch(samples, advantages, old_logprobs)
+        samples, advantages, rewards, old_logprobs, *reference_logprobs = inputs
+        batch = TrainBatch(samples, advantages, old_logprobs, *reference_logprobs)
         ref = StateRef(call.job, call.model, call.version + 1)
         # Room first: training that could not be committed would be lost work.
         arena = self._states.allocate(ref, engine.layout)
@@ -272,10 +297,11 @@ class GroupService:
             storing_s = self._clock()
             engine.process.store(arena)
             self._states.note_move(Tier.DEVICE, Tier.HOST, arena.nbytes, self._clock() - storing_s)
+            return self._commit(call, engine, arena, metrics)
         except BaseException:
-            self._states.abandon(arena)
+            with suppress(StateError):  # it was committed, and what failed came after
+                self._states.abandon(arena)
             raise
-        return self._commit(call, engine, arena, metrics)
 
     def _commit(
         self, call: LLMCall, engine: ResidentEngine, arena: Arena, metrics: Mapping[str, float]
@@ -351,8 +377,10 @@ class GroupService:
 
     def forget_job(self, job: str, timeout_s: float) -> None:
         """Let go of a job that ended, once its newest versions are durable."""
+        # A function that was cancelled while it ran may commit one more version.
+        with self._lock:
+            self._models.forget(job)
         self._states.flush(timeout_s)
-        self._models.forget(job)
         self._states.drop_job(job)
 
     def snapshot(self) -> ServiceSnapshot:
@@ -369,9 +397,22 @@ class GroupService:
         )
 
     def close(self) -> None:
-        """Write what is committed but not yet durable, and end the engines."""
-        self._models.close()
-        self._states.close()
+        """End the engines, and write what is committed as durable and not yet written."""
+        self._is_closed = True
+        try:
+            self._models.close()
+        finally:
+            self._states.close()
+
+
+def _check_layout(engine: ResidentEngine, manifest: Manifest) -> None:
+    """An engine reads a state from its start, to the end or less far."""
+    slots = engine.layout.slots
+    if manifest.layout.slots[: len(slots)] != slots:
+        raise ServiceError(
+            f"the {engine.process.source.kind} engine of {engine.process.source.folder!r} reads "
+            f"another layout than that of {manifest.ref}; take rollout_engine='torch' for it"
+        )
 
 
 def _reward_metrics(rewards: Rewards | None) -> dict[str, float]:
@@ -380,4 +421,5 @@ def _reward_metrics(rewards: Rewards | None) -> dict[str, float]:
     return {
         "reward_mean": sum(rewards.values) / len(rewards.values),
         "judge_delay_s": rewards.delay_s,
+        **dict(rewards.metrics),
     }

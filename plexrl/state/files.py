@@ -107,6 +107,8 @@ def write_file_atomically(path: Path, content: bytes, *, durable: bool) -> int:
 
 def make_folder(path: Path, *, durable: bool) -> None:
     """Create a folder and its parents; durable: their entries are on the disk on return."""
+    if path.is_dir():
+        return
     missing = [folder for folder in (path, *path.parents) if not folder.exists()]
     path.mkdir(parents=True, exist_ok=True)
     if durable:
@@ -118,3 +120,8 @@ def remove_tree(path: Path) -> None:
     """Remove a folder with all in it; one that is gone is fine."""
     if path.exists():
         shutil.rmtree(path)
+
+
+def tree_bytes(path: Path) -> int:
+    """Bytes of the files below a folder."""
+    return sum(entry.stat().st_size for entry in path.rglob("*") if entry.is_file())

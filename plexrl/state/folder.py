@@ -10,7 +10,7 @@ from pathlib import Path
 from urllib.parse import quote, unquote
 
 from plexrl.core.states import StateRef
-from plexrl.errors import StoreError
+from plexrl.errors import IntegrityError, StateError, StoreError
 from plexrl.state import files
 
 FORMAT_VERSION = 1
@@ -18,7 +18,7 @@ MARKER = ".plexrl-store.json"
 LOCK = ".lock"
 QUARANTINE = ".quarantine-"
 TRASH = ".trash-"
-_VERSION = re.compile(r"v(\d{8,})")
+VERSION_NAME = re.compile(r"v(\d{8,})")
 _MAX_NAME_BYTES = 200
 
 
@@ -161,7 +161,7 @@ class StoreFolder:
             self._claims[job] = FileLock(folder, shared=False)
         for model in _subfolders(folder):
             for entry in list((folder / model).iterdir()):
-                is_half = _VERSION.fullmatch(entry.name) and not (entry / "zarr.json").exists()
+                is_half = VERSION_NAME.fullmatch(entry.name) and not (entry / "zarr.json").exists()
                 if is_half or entry.name.startswith(TRASH):
                     files.remove_tree(entry)
         self._swept.add(job)
@@ -207,10 +207,25 @@ class StoreFolder:
     def versions(self, job: str, model: str) -> tuple[int, ...]:
         """Committed versions of a model, oldest first."""
         folder = self.model_folder(job, model)
-        found = [match for name in _subfolders(folder) if (match := _VERSION.fullmatch(name))]
+        found = [match for name in _subfolders(folder) if (match := VERSION_NAME.fullmatch(name))]
         return tuple(sorted(int(m[1]) for m in found if (folder / m.string / "zarr.json").exists()))
 
     def is_quarantined(self, ref: StateRef) -> bool:
         """Whether the version was moved aside as damaged."""
         folder = self.version_folder(ref)
         return any(folder.parent.glob(f"{QUARANTINE}{folder.name}-*"))
+
+    def quarantined(self, job: str, model: str) -> tuple[Path, ...]:
+        """Folders of damaged versions of a model."""
+        return tuple(sorted(self.model_folder(job, model).glob(f"{QUARANTINE}*")))
+
+    def missing(self, ref: StateRef) -> StateError:
+        """The error for a version that is not here: damaged, or never committed."""
+        if self.is_quarantined(ref):
+            return IntegrityError(
+                f"{ref} was damaged and moved aside in {self.root}; use the last good version"
+            )
+        held = self.versions(ref.job, ref.model)
+        return StoreError(
+            f"{ref} is not in the store {self.root}; it holds versions {list(held) or 'none'}"
+        )

@@ -23,6 +23,8 @@ from plexrl.errors import StoreError
 CHUNK_BYTES = 32 << 20
 """Upper size of a chunk object: large enough for the disk, small enough to share between
 two threads (measured: 16 to 64 MB are alike)."""
+_SHARED_BYTES = 8 << 20
+"""From this size on an array has at least two chunks, so that two threads can share it."""
 CRC_BYTES = 4
 _PAGE_BYTES = 4096
 
@@ -66,7 +68,7 @@ class ArraySpan:
 
 
 def _chunk_size(nbytes: int, limit: int) -> int:
-    num_chunks = -(-nbytes // limit)
+    num_chunks = max(-(-nbytes // limit), 2 if nbytes >= _SHARED_BYTES else 1)
     if num_chunks == 1:
         return nbytes
     even = -(-nbytes // num_chunks)
@@ -84,16 +86,17 @@ def array_spans(layout: StateLayout, chunk_bytes: int = CHUNK_BYTES) -> tuple[Ar
     starts: dict[str, int] = {}
     last = None
     for slot in layout.slots:
-        if slot.role != last and slot.role in starts:
+        if slot.role == last:
+            continue
+        if slot.role in starts:
             raise StoreError(
                 f"tensor {slot.name} of role {slot.role} lies behind role {last}; "
                 "lay the tensors of a role out one behind the other"
             )
         if not slot.role.isidentifier():
             raise StoreError(f"role {slot.role!r} of tensor {slot.name} is no identifier")
-        if slot.role != last:
-            starts[slot.role] = slot.offset if starts else 0
-            last = slot.role
+        starts[slot.role] = slot.offset if starts else 0
+        last = slot.role
     if layout.nbytes and not starts:
         raise StoreError(f"a layout of {layout.nbytes} bytes without tensors; name its tensors")
     if not starts:

@@ -6,6 +6,7 @@ import json
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
+from threading import Lock
 
 import numpy as np
 
@@ -17,6 +18,8 @@ from plexrl.state.geometry import ArraySpan, zarr_documents
 
 ATTRIBUTE = "plexrl"
 """Key of the group's attributes that holds all of the below."""
+_PLACE = "plexrl-body"
+_NUM_REMEMBERED = 16
 _NON_FINITE = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}
 
 
@@ -66,9 +69,24 @@ def manifest_from_json(data: Mapping[str, object]) -> Manifest:
     return Manifest(ref=ref, layout=layout, metrics=metrics, **values)  # type: ignore[arg-type]
 
 
-def _checksum(body: Mapping[str, object]) -> str:
-    canonical = json.dumps(body, sort_keys=True, separators=(",", ":"))
+def _canonical(body: Mapping[str, object]) -> str:
+    return json.dumps(body, sort_keys=True, separators=(",", ":"), allow_nan=False)
+
+
+def _checksum(canonical: str) -> str:
     return f"{crc32c(canonical.encode()):08x}"
+
+
+_remembered: dict[bytes, VersionRecord] = {}
+_lock = Lock()
+
+
+def _remember(document: bytes, record: VersionRecord) -> None:
+    """Spare the parsing, a third of reading a small state, where the bytes are the same."""
+    with _lock:
+        _remembered[document] = record
+        while len(_remembered) > _NUM_REMEMBERED:
+            del _remembered[next(iter(_remembered))]
 
 
 def record_to_document(record: VersionRecord) -> bytes:
@@ -80,8 +98,14 @@ def record_to_document(record: VersionRecord) -> bytes:
         "grains": np.asarray(record.grains, "<u4").tobytes().hex(),
     }
     root = json.loads(zarr_documents(record.spans)["zarr.json"])
-    root["attributes"] = {ATTRIBUTE: {**body, "crc32c": _checksum(body)}}
-    return json.dumps(root, indent=1, allow_nan=False).encode()
+    root["attributes"] = {ATTRIBUTE: _PLACE}
+    text = _canonical(body)
+    # Spliced, not serialised again: that is what takes time where tensors are many.
+    body_text = f'{text[:-1]},"crc32c":"{_checksum(text)}"}}'
+    place, frame = json.dumps(_PLACE), json.dumps(root, separators=(",", ":"))
+    document = frame.replace(place, body_text, 1).encode()
+    _remember(document, record)
+    return document
 
 
 def record_from_document(document: bytes) -> VersionRecord:
@@ -92,10 +116,19 @@ def record_from_document(document: bytes) -> VersionRecord:
     IntegrityError
         It is no such document, or not as it was written.
     """
+    known = _remembered.get(document)
+    if known is not None:
+        return known
+    record = _parse(document)
+    _remember(document, record)
+    return record
+
+
+def _parse(document: bytes) -> VersionRecord:
     try:
         body = dict(json.loads(document)["attributes"][ATTRIBUTE])
         expected = body.pop("crc32c")
-        found = _checksum(body)
+        found = _checksum(_canonical(body))
     except (ValueError, KeyError, TypeError) as error:
         raise IntegrityError(f"its zarr.json cannot be read ({error})") from error
     if found != expected:

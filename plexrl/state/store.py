@@ -1,4 +1,4 @@
-"""What the state manager asks of a durable tier; `ZarrStore` is the one for a local folder."""
+"""What the state manager asks of a durable tier, in a folder or at a URL."""
 
 from __future__ import annotations
 
@@ -11,11 +11,12 @@ from plexrl.core.states import Manifest, StateRef
 class Store(Protocol):
     """Committed versions that outlive every process; safe to use from several threads.
 
+    `ZarrStore` is the one in a folder, `ObjectStore` the one at a URL; both pass one suite.
     What each method promises and raises is said at `plexrl.state.zarr_store.ZarrStore`.
     """
 
     @property
-    def root(self) -> Path:
+    def root(self) -> Path | str:
         """Where it lies, for messages."""
         ...
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Sequence
-from concurrent.futures import FIRST_EXCEPTION, Executor, wait
+from collections.abc import Iterable, Iterator
+from concurrent.futures import Executor
 from functools import partial
 from itertools import groupby
 from pathlib import Path
@@ -20,6 +20,7 @@ from plexrl.state.checksums import (
     digest_of_grains,
     pieces,
 )
+from plexrl.state.draining import for_all
 from plexrl.state.geometry import CRC_BYTES, ArraySpan, ChunkSpan, zarr_documents
 from plexrl.state.record import VersionRecord, record_from_document, record_to_document
 
@@ -34,19 +35,8 @@ def _fold_grains(parts: Iterable[Piece]) -> tuple[int, ...]:
     return tuple(combine_all((crc, nbytes) for _, nbytes, crc in group) for _, group in by_grain)
 
 
-def _for_all(
-    executor: Executor, work: Callable[[ChunkSpan], list[Piece]], spans: Sequence[ArraySpan]
-) -> list[Piece]:
-    """Pieces of all chunks; when one fails, returns only after no thread touches the buffer."""
-    tasks = [executor.submit(work, chunk) for span in spans for chunk in span.chunks()]
-    _, rest = wait(tasks, return_when=FIRST_EXCEPTION)
-    for task in rest:
-        task.cancel()
-    wait(tasks)
-    failed = [task for task in tasks if not task.cancelled() and task.exception()]
-    for task in failed:
-        task.result()
-    return [piece for task in tasks for piece in task.result()]
+def _chunks(spans: Iterable[ArraySpan]) -> Iterator[ChunkSpan]:
+    return (chunk for span in spans for chunk in span.chunks())
 
 
 def _write_chunk(folder: Path, view: memoryview, durable: bool, chunk: ChunkSpan) -> list[Piece]:
@@ -95,18 +85,19 @@ def write_version(
     OSError
         The disk refuses.
     """
+    folder.mkdir()
     for span in spans:
-        (folder / span.name / "c").mkdir(parents=True)
-    folder.mkdir(exist_ok=True)
+        (folder / span.name).mkdir()
+        (folder / span.name / "c").mkdir()
     write = partial(_write_chunk, folder, view, durable)
-    grains = _fold_grains(_for_all(executor, write, spans))
+    grains = _fold_grains(for_all(executor, write, _chunks(spans)))
     found = digest_of_grains(grains, len(view))
     if found != manifest.digest:
         raise IntegrityError(
             f"{manifest.ref}: the arena has digest {found[:16]}…, its manifest says "
             f"{manifest.digest[:16]}…; it was changed after its digest was taken"
         )
-    total = sum(chunk.file_bytes for span in spans for chunk in span.chunks())
+    total = sum(chunk.file_bytes for chunk in _chunks(spans))
     documents = zarr_documents(spans)
     for span in spans:
         path = folder / span.name / ROOT_DOCUMENT
@@ -175,6 +166,6 @@ def read_bytes(folder_fd: int, record: VersionRecord, view: memoryview, executor
         A chunk is missing, has another size or other bytes than were written. The buffer
         then holds anything.
     """
-    parts = _for_all(executor, partial(_read_chunk, folder_fd, view), record.spans)
+    parts = for_all(executor, partial(_read_chunk, folder_fd, view), _chunks(record.spans))
     if digest_of_grains(_fold_grains(parts), len(view)) != record.manifest.digest:
         raise IntegrityError("its bytes do not have the digest of its manifest")

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import fcntl
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -21,13 +21,12 @@ from plexrl.core.states import Manifest, StateRef
 from plexrl.errors import IntegrityError, StateError, StoreError
 from plexrl.state import files
 from plexrl.state.arena import Arena
+from plexrl.state.draining import NUM_THREADS
 from plexrl.state.folder import QUARANTINE, TRASH, StoreFolder
 from plexrl.state.geometry import CHUNK_BYTES, array_spans
+from plexrl.state.partial import Range, read_ranges
 from plexrl.state.record import VersionRecord
 from plexrl.state.version_files import ROOT_DOCUMENT, read_bytes, read_record, write_version
-
-NUM_THREADS = 2
-"""Move chunks at once: two saturate the disk, more would take cores from the engines."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +38,28 @@ class Finding:
     """Bytes of the state; 0 if the manifest cannot be read."""
     damage: str
     """What is wrong; empty if every byte is as written."""
+
+
+@dataclass(frozen=True, slots=True)
+class Collected:
+    """What garbage collection removed of one job."""
+
+    versions: tuple[StateRef, ...]
+    """Versions older than those to keep."""
+    quarantined: tuple[str, ...]
+    """Names of folders that held damaged versions."""
+    nbytes: int
+    """Bytes on the disk that both took."""
+
+
+def _clear_half(folder: Path) -> None:
+    """Free the room of a failed write, unless the failure came after the commit."""
+    if not (folder / ROOT_DOCUMENT).exists():
+        try:
+            files.remove_tree(folder)
+        except OSError:
+            # The write's own error is the one to report; the next claim clears the rest.
+            return
 
 
 class ZarrStore:
@@ -77,7 +98,7 @@ class ZarrStore:
         self._durable = durable
         self._chunk_bytes = chunk_bytes
         self._folder = StoreFolder(self._root, read_only=read_only, shared=shared, durable=durable)
-        self._executor = ThreadPoolExecutor(NUM_THREADS, "plexrl-store")
+        self._executor = ThreadPoolExecutor(NUM_THREADS - 1, "plexrl-store")
         self._changes = Lock()
 
     def __enter__(self) -> ZarrStore:
@@ -144,7 +165,7 @@ class ZarrStore:
                         folder, manifest, view, spans, self._executor, durable=self._durable
                     )
                 except (OSError, StateError):
-                    self._clear_half(folder)
+                    _clear_half(folder)
                     raise
             if self._durable:
                 files.sync_folder(folder.parent)
@@ -162,15 +183,6 @@ class ZarrStore:
             files.sync_folder(folder)
         return 0
 
-    def _clear_half(self, folder: Path) -> None:
-        """Free the room of a failed write, unless the failure came after the commit."""
-        if not (folder / ROOT_DOCUMENT).exists():
-            try:
-                files.remove_tree(folder)
-            except OSError:
-                # The write's own error is the one to report; the next claim clears the rest.
-                return
-
     def contains(self, ref: StateRef) -> bool:
         """Whether the version is committed here."""
         return (self._folder.version_folder(ref) / ROOT_DOCUMENT).exists()
@@ -183,28 +195,18 @@ class ZarrStore:
             try:
                 fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
             except FileNotFoundError:
-                raise self._missing(ref) from None
+                raise self._folder.missing(ref) from None
             try:
                 fcntl.flock(fd, fcntl.LOCK_SH)
                 yield fd
             finally:
                 os.close(fd)
 
-    def _missing(self, ref: StateRef) -> StateError:
-        if self._folder.is_quarantined(ref):
-            return IntegrityError(
-                f"{ref} was damaged and moved aside in {self._root}; use the last good version"
-            )
-        held = self.versions(ref.job, ref.model)
-        return StoreError(
-            f"{ref} is not in the store {self._root}; it holds versions {list(held) or 'none'}"
-        )
-
     def _record(self, ref: StateRef, folder_fd: int) -> VersionRecord:
         try:
             record = read_record(folder_fd)
         except FileNotFoundError:
-            raise self._missing(ref) from None
+            raise self._folder.missing(ref) from None
         if record.manifest.ref != ref:
             raise IntegrityError(f"its manifest is that of {record.manifest.ref}")
         return record
@@ -232,6 +234,30 @@ class ZarrStore:
             except IntegrityError as error:
                 raise self._quarantine(ref, error) from error
             return record.manifest
+
+    def read_ranges(self, ref: StateRef, ranges: Sequence[Range], into: memoryview) -> int:
+        """Read byte ranges of a version one behind the other into a buffer, and verify them.
+
+        Only the grains of 1 MiB that the ranges touch are read; `slices` has the ranges of
+        rows, columns and shards of tensors.
+
+        Returns
+        -------
+        int
+            Bytes read from the disk.
+
+        Raises
+        ------
+        IntegrityError
+            A grain is not as it was written; the version is moved aside.
+        StateError
+            A range does not lie in the state, or the buffer has not their size.
+        """
+        with self._opened(ref) as fd:
+            try:
+                return read_ranges(fd, self._record(ref, fd), ranges, into, self._executor)
+            except IntegrityError as error:
+                raise self._quarantine(ref, error) from error
 
     def manifest(self, ref: StateRef) -> Manifest:
         """Manifest of a version; its bytes are not looked at.
@@ -329,6 +355,42 @@ class ZarrStore:
             raise StateError(f"retain {keep} versions of {job}/{model}; keep at least 1")
         old = [StateRef(job, model, version) for version in self.versions(job, model)[:-keep]]
         return tuple(ref for ref in old if self.delete(ref))
+
+    def collect(self, job: str, keep: int) -> Collected:
+        """Delete what a job needs no more: old versions, damaged ones, remains of crashes.
+
+        Versions being read right now stay.
+
+        Parameters
+        ----------
+        keep
+            Newest versions of each model to keep, at least 1.
+
+        Raises
+        ------
+        StoreError
+            Another process writes the job, or the disk refuses.
+        """
+        quarantined: list[Path] = []
+        nbytes = 0
+        with self._changes, files.disk_errors(f"collect {job} in", self._root):
+            self._folder.claim(job)
+            for model in self.models(job):
+                quarantined += self._folder.quarantined(job, model)
+            nbytes += sum(map(files.tree_bytes, quarantined))
+            for path in quarantined:
+                files.remove_tree(path)
+        deleted: list[StateRef] = []
+        for model in self.models(job):
+            sizes = {
+                StateRef(job, model, version): files.tree_bytes(folder)
+                for version in self.versions(job, model)
+                if (folder := self._folder.version_folder(StateRef(job, model, version)))
+            }
+            gone = self.retain(job, model, keep)
+            nbytes += sum(sizes[ref] for ref in gone)
+            deleted += gone
+        return Collected(tuple(deleted), tuple(path.name for path in quarantined), nbytes)
 
     def check(self, ref: StateRef | None = None) -> tuple[Finding, ...]:
         """Read and verify one version or all; reports, and changes nothing."""

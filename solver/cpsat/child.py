@@ -23,6 +23,7 @@ from solver.cpsat.messages import (
     read_request,
     write_answer,
 )
+from solver.cpsat.pack_messages import PackRequest, read_pack_request, write_pack_answer
 from solver.plan import Timeline
 from solver.problem import Problem
 
@@ -84,8 +85,28 @@ def _tighten(request: Request, index: int, task: Task, timeline: Timeline, tell:
     )
 
 
+def run_packing(request: PackRequest) -> None:
+    """Pack until the deadline."""
+    from solver.cpsat.pack import pack  # noqa: PLC0415
+
+    left_s = request.deadline_epoch_s - time.time()
+    pack(
+        request.problem,
+        request.objective,
+        request.start,
+        time.monotonic() + left_s,
+        request.seed,
+        lambda answer: _print(write_pack_answer(answer)),
+    )
+    _print(write_pack_answer(Finished()))
+
+
 def _tell(answer: Answer, problem: Problem | None) -> None:
-    sys.stdout.write(write_answer(answer, problem) + "\n")
+    _print(write_answer(answer, problem))
+
+
+def _print(line: str) -> None:
+    sys.stdout.write(line + "\n")
     sys.stdout.flush()
 
 
@@ -93,11 +114,16 @@ def main() -> None:
     """Read one request, answer it, end; ``--background`` yields to everything else that runs."""
     if sys.argv[1:] == ["--background"]:
         os.nice(BACKGROUND_NICENESS)
-    request = read_request(sys.stdin.buffer.readline())
+    line = sys.stdin.buffer.readline()
+    packing = read_pack_request(line)
+    request = read_request(line) if packing is None else packing
     resource.setrlimit(resource.RLIMIT_AS, (request.memory_bytes, request.memory_bytes))
     left_s = request.deadline_epoch_s - time.time()
     signal.alarm(max(1, round(left_s) + ALARM_AFTER_S))
-    run(request, _tell)
+    if packing is None:
+        run(read_request(line), _tell)
+    else:
+        run_packing(packing)
 
 
 if __name__ == "__main__":

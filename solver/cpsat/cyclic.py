@@ -41,13 +41,14 @@ class Ending(StrEnum):
     INVALID = "invalid"
 
 
-_ENDINGS = {
+ENDINGS = {
     cp_model.OPTIMAL: Ending.OPTIMAL,
     cp_model.FEASIBLE: Ending.FEASIBLE,
     cp_model.INFEASIBLE: Ending.INFEASIBLE,
     cp_model.UNKNOWN: Ending.UNKNOWN,
     cp_model.MODEL_INVALID: Ending.INVALID,
 }
+"""How CP-SAT's own statuses are called here."""
 
 
 _BOUNDED = {Ending.OPTIMAL, Ending.FEASIBLE, Ending.UNKNOWN}
@@ -211,7 +212,7 @@ def _solve(
         model,
         _Listener(lambda value: on_timeline(_read(group, variables, value))),
     )
-    ending = _ENDINGS[status]
+    ending = ENDINGS[status]
     # CP-SAT reports its integer bound as a float, which may fall short by rounding.
     bound = ceil(solver.best_objective_bound - 1e-6) if ending in _BOUNDED else 0
     if ending not in {Ending.OPTIMAL, Ending.FEASIBLE}:

@@ -9,18 +9,12 @@ that kind.
 
 from __future__ import annotations
 
-import os
-import selectors
-import signal
-import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from enum import StrEnum
-from pathlib import Path
-from typing import IO
 
+from solver.cpsat.leash import ChildEnd, Verdict, run_child
 from solver.cpsat.messages import (
     Answer,
     Finished,
@@ -31,34 +25,30 @@ from solver.cpsat.messages import (
     read_answer,
     write_request,
 )
-from solver.plan import Timeline
+from solver.cpsat.pack_messages import (
+    PackAnswer,
+    PackRequest,
+    read_pack_answer,
+    write_pack_request,
+)
+from solver.objective import Objective
+from solver.plan import Plan, Timeline
+from solver.problem import Problem
 
 MEMORY_BYTES = 3 * 2**30
 """Default cap on the child's address space: OR-Tools starts in 0.4 GiB; a large timeline model
 stays far below the rest."""
 KILL_MARGIN_S = 0.25
 """Seconds of the budget kept between the child's own deadline and its killing."""
-MAX_OUTPUT_BYTES = 64 * 2**20
-"""A child that prints more is out of its mind and is killed."""
-_CHUNK_BYTES = 2**16
+PACK_MARGIN_S = 0.5
+"""The same for packings of many jobs, whose stages look at the clock less often."""
+MANY_JOBS = 100
 
 CHILD = (sys.executable, "-P", "-m", "solver.cpsat.child")
 """Command of the child; ``-P`` keeps the working directory from shadowing anything."""
 
 BACKGROUND_CHILD = (*CHILD, "--background")
 """The same at low priority, for solves beside running jobs."""
-
-
-class ChildEnd(StrEnum):
-    """How the child ended."""
-
-    FINISHED = "finished"
-    KILLED = "killed"
-    """It was still at it at the hard deadline."""
-    CRASHED = "crashed"
-    """It ended with a non-zero status or of a signal, or could not be started."""
-    GARBLED = "garbled"
-    """It printed something that is no answer, or ended without saying that it finished."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,37 +102,9 @@ def solve(
         num_workers=num_workers,
         memory_bytes=memory_bytes,
     )
-    try:
-        child = subprocess.Popen(
-            list(command),
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            env=_environment(),
-            start_new_session=True,
-        )
-    except OSError as error:
-        return Report(ChildEnd.CRASHED, f"the solver process did not start: {error}")
-    with child:
-        try:
-            inbox = _Inbox(on_found, len(request.tasks))
-            return _converse(child, write_request(request), deadline, inbox)
-        finally:
-            _kill(child)
-
-
-def _environment() -> dict[str, str]:
-    """The parent's, with this very `solver` first and without thread pools nobody uses."""
-    here = str(Path(__file__).resolve().parents[2])
-    paths = [here, *filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))]
-    single = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
-    return {**os.environ, **single, "PYTHONPATH": os.pathsep.join(paths)}
-
-
-def _kill(child: subprocess.Popen[bytes]) -> None:
-    """End the child with all it may have started; it leads its own process group."""
-    if child.poll() is None:
-        os.killpg(child.pid, signal.SIGKILL)
+    inbox = _Inbox(on_found, len(request.tasks))
+    end, detail = run_child(command, write_request(request), deadline, inbox.take)
+    return Report(end, detail, inbox.timelines, inbox.proved)
 
 
 @dataclass(slots=True)
@@ -153,10 +115,8 @@ class _Inbox:
     num_tasks: int
     timelines: dict[int, Timeline] = field(default_factory=dict)
     proved: dict[int, Proved] = field(default_factory=dict)
-    is_finished: bool = False
-    garbage: bytes | None = None
 
-    def take(self, line: bytes) -> None:
+    def take(self, line: bytes) -> Verdict:
         answer: Answer | None = read_answer(line)
         match answer:
             case Found(task, timeline) if 0 <= task < self.num_tasks:
@@ -165,87 +125,69 @@ class _Inbox:
             case Proved(task, _, _) if 0 <= task < self.num_tasks:
                 self.proved[task] = answer
             case Finished():
-                self.is_finished = True
+                return Verdict.LAST
             case _:
-                self.garbage = self.garbage or line
-
-    def report(self, end: ChildEnd, detail: str) -> Report:
-        return Report(end, detail, self.timelines, self.proved)
+                return Verdict.GARBAGE
+        return Verdict.ANSWER
 
 
-def _converse(
-    child: subprocess.Popen[bytes], request: bytes, deadline: float, inbox: _Inbox
-) -> Report:
-    errors = bytearray()
-    rest = b""
-    num_bytes = 0
-    for stream, chunk in _pump(child, request, deadline):
-        if stream is child.stderr:
-            errors += chunk[: _CHUNK_BYTES - len(errors)]
-            continue
-        num_bytes += len(chunk)
-        *lines, rest = (rest + chunk).split(b"\n")
-        for line in lines:
-            inbox.take(line)
-        if num_bytes > MAX_OUTPUT_BYTES:
-            return inbox.report(ChildEnd.GARBLED, "the solver process printed without end")
-    if rest:
-        inbox.take(rest)
-    try:
-        status = child.wait(timeout=max(deadline - time.monotonic(), 0.0))
-    except subprocess.TimeoutExpired:
-        return inbox.report(ChildEnd.KILLED, "the solver process was killed at its deadline")
-    return _judge(inbox, status, bytes(errors))
+@dataclass(frozen=True, slots=True)
+class PackReport:
+    """What a packing brings back besides what was told on the way."""
+
+    end: ChildEnd
+    detail: str
+    """Plain words on the end."""
 
 
-def _judge(inbox: _Inbox, status: int, errors: bytes) -> Report:
-    if status != 0:
-        said = errors.decode(errors="replace").strip().splitlines()
-        last = f": {said[-1]}" if said else ""
-        return inbox.report(
-            ChildEnd.CRASHED, f"the solver process ended with status {status}{last}"
-        )
-    if inbox.garbage is not None or not inbox.is_finished:
-        found = repr(inbox.garbage[:80]) if inbox.garbage is not None else "no last word"
-        return inbox.report(ChildEnd.GARBLED, f"the solver process answered {found}")
-    return inbox.report(ChildEnd.FINISHED, "the solver process finished")
+def pack(
+    problem: Problem,
+    objective: Objective,
+    start: Plan | None,
+    *,
+    budget_s: float,
+    seed: int = 0,
+    memory_bytes: int = MEMORY_BYTES,
+    command: Sequence[str] = CHILD,
+    on_answer: Callable[[PackAnswer], None],
+) -> PackReport:
+    """Pack all jobs of a problem within a budget, whatever the solvers do.
 
+    Parameters
+    ----------
+    problem, objective
+        What to pack, and what for.
+    start
+        A valid plan to improve; None: none is known.
+    budget_s
+        Seconds until the child is killed, its start included.
+    seed
+        For CP-SAT.
+    memory_bytes
+        Cap on the child's address space.
+    command
+        Command of the child.
+    on_answer
+        Told each plan, bound and search at once; the caller must verify what it is told.
+    """
+    deadline = time.monotonic() + budget_s
+    margin_s = KILL_MARGIN_S + PACK_MARGIN_S * (len(problem.jobs) > MANY_JOBS)
+    request = PackRequest(
+        problem=problem,
+        objective=objective,
+        start=start,
+        deadline_epoch_s=time.time() + budget_s - margin_s,
+        seed=seed,
+        memory_bytes=memory_bytes,
+    )
 
-def _pump(
-    child: subprocess.Popen[bytes], request: bytes, deadline: float
-) -> Iterator[tuple[IO[bytes], bytes]]:
-    """Feed the request and yield what comes back, until both outputs close or time is up."""
-    assert child.stdin is not None
-    assert child.stdout is not None
-    assert child.stderr is not None
-    pending = memoryview(request)
-    with selectors.DefaultSelector() as selector:
-        os.set_blocking(child.stdin.fileno(), False)
-        selector.register(child.stdin, selectors.EVENT_WRITE)
-        selector.register(child.stdout, selectors.EVENT_READ)
-        selector.register(child.stderr, selectors.EVENT_READ)
-        num_open = 2
-        while num_open and (left_s := deadline - time.monotonic()) > 0:
-            for key, _ in selector.select(left_s):
-                if key.fileobj is child.stdin:
-                    pending = _feed(child.stdin, pending)
-                    if not pending:
-                        selector.unregister(child.stdin)
-                    continue
-                stream = child.stdout if key.fileobj is child.stdout else child.stderr
-                chunk = os.read(stream.fileno(), _CHUNK_BYTES)
-                if chunk:
-                    yield stream, chunk
-                else:
-                    selector.unregister(stream)
-                    num_open -= 1
+    def take(line: bytes) -> Verdict:
+        answer = read_pack_answer(line)
+        if answer is None:
+            return Verdict.GARBAGE
+        if isinstance(answer, Finished):
+            return Verdict.LAST
+        on_answer(answer)
+        return Verdict.ANSWER
 
-
-def _feed(stdin: IO[bytes], pending: memoryview) -> memoryview:
-    """Write what the pipe takes; what is left, nothing once the child stopped reading."""
-    try:
-        return pending[os.write(stdin.fileno(), pending[:_CHUNK_BYTES]) :]
-    except BlockingIOError:
-        return pending
-    except BrokenPipeError:
-        return pending[:0]
+    return PackReport(*run_child(command, write_pack_request(request), deadline, take))

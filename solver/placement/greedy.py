@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 from solver.bounds import least_switch_ticks, may_use
+from solver.placement.bins import Bins
 from solver.plan import Plan, Timeline
 from solver.problem import Group, Job, Problem
 from solver.timeline import greedy_timeline, keeps_limits, plan_of
@@ -17,8 +18,9 @@ from solver.timeline import greedy_timeline, keeps_limits, plan_of
 MAX_RETRIED_JOBS = 200
 """Up to this many jobs several orders are tried and the cheapest plan serves."""
 
-MAX_CHECKED_JOBS = 2_000
-"""Up to this many jobs each addition to a group may be checked with a timeline."""
+MAX_TRIED_GROUPS = 4
+"""Groups with jobs on which a job may be tried with a timeline: each takes a third of a
+millisecond."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,53 +131,45 @@ def _less(values: tuple[int, ...]) -> tuple[int, ...]:
 def _place(problem: Problem, order: Sequence[Job]) -> tuple[Timeline, ...] | None:
     """Timelines of the jobs placed in this order.
 
-    Best fit goes by the floors alone first, and checks each job's timeline only if some group's
-    turns out not to keep the limits.
+    Best fit goes by the floors alone first. Groups whose timeline turns out not to keep the limits
+    then give back their last jobs, and for those each group is checked with a timeline.
     """
-    for is_careful in (False, True):
-        if is_careful and len(order) > MAX_CHECKED_JOBS:
-            break
-        bins = _fill(problem, order, is_careful=is_careful)
-        if bins is None:
-            return None
-        used = [here for here in bins if here.jobs]
-        if is_careful or all(keeps_limits(here.jobs) for here in used):
-            return tuple(greedy_timeline(here.group.id, here.jobs) for here in used)
-    return None
-
-
-def _fill(problem: Problem, order: Sequence[Job], *, is_careful: bool) -> list[Bin] | None:
-    bins = [Bin.empty(group) for group in problem.groups]
-    current = problem.current or {}
+    bins = Bins(problem)
     for job in order:
-        for cost, index in _candidates(bins, job, current.get(job.id)):
-            here = bins[index]
-            if not is_careful or keeps_limits([*here.jobs, job]):
-                bins[index] = here.with_job(job, cost // here.group.price)
-                break
-        else:
+        index = next(bins.candidates(job), None)
+        if index is None:
             return None
-    return bins
+        bins.put(job, index)
+    if not _mend(bins):
+        return None
+    return tuple(
+        greedy_timeline(group.id, jobs)
+        for group, jobs in zip(problem.groups, bins.jobs, strict=True)
+        if jobs
+    )
 
 
-def _candidates(bins: Sequence[Bin], job: Job, current: str | None) -> list[tuple[int, int]]:
-    """``(price × cycle floor, index)`` of the groups that may take a job, least added cost first.
+def _mend(bins: Bins) -> bool:
+    """Move jobs off groups that do not keep the limits; whether all found another place."""
+    homeless = []
+    for index, jobs in enumerate(bins.jobs):
+        while len(jobs) > 1 and not keeps_limits(jobs):
+            homeless.append(bins.drop_last(index))
+    return all(insert(bins, job) is not None for job in homeless)
 
-    Among equals the group the job is on now comes first, then the one with least memory left.
-    Of idle groups that are alike only the first is a candidate.
+
+def insert(bins: Bins, job: Job) -> int | None:
+    """Put a job where it adds least and every limit is kept; the group's index.
+
+    Groups with jobs that are tried in vain are few, then the job gets an idle one if there is one.
     """
-    found: list[tuple[tuple[int, bool, int], int, int]] = []
-    idle: set[tuple[int, str, int | None, int]] = set()
-    for index, here in enumerate(bins):
-        group = here.group
-        kind = (group.memory_bytes, group.pool, group.max_jobs, group.price)
-        if not here.jobs and group.id not in {current, job.pinned_group}:
-            if kind in idle:
-                continue
-            idle.add(kind)
-        floor = here.floor_with(job)
-        if floor is not None:
-            added = group.price * (floor - here.floor_ticks)
-            rank = (added, group.id != current, here.free_bytes)
-            found.append((rank, group.price * floor, index))
-    return [(cost, index) for _, cost, index in sorted(found)]
+    tried = 0
+    for index in bins.candidates(job):
+        here = bins.jobs[index]
+        if here and tried >= MAX_TRIED_GROUPS:
+            continue
+        tried += bool(here)
+        if keeps_limits([*here, job]):
+            bins.put(job, index)
+            return index
+    return None

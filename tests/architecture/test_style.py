@@ -105,7 +105,7 @@ def test_no_error_is_silenced():
 
 
 # What brings OR-Tools in, loaded only once the child process has capped its address space.
-LOADED_LATE = {"solver.cpsat.cyclic"}
+LOADED_LATE = {"solver.cpsat.cyclic", "solver.cpsat.pack"}
 OPTIONAL_HEAVY = {"torch", "transformers", "vllm", "bokeh", "safetensors", "tokenizers"}
 
 

@@ -99,3 +99,13 @@ def test_optimisation_keeps_llm_functions_apart(make_job, begin):
         if layer.annotations
     ]
     assert sorted(ops) == ["actor.rollout.0", "actor.rollout.1"]
+
+
+def test_a_field_of_a_node_is_an_ordinary_input_of_an_llm_node(make_job, begin):
+    it = begin(make_job(lambda it: it))
+    pair = dask.delayed(complex)(1.0, 2.0)
+    node = it.actor.train(it.actor.generate(it.prompts), pair.real)
+    annotated = [
+        n for n, layer in node.dask.layers.items() if "plexrl" in (layer.annotations or {})
+    ]
+    assert sorted(name.partition("-")[0] for name in annotated) == ["rollout", "train"]

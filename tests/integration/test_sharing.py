@@ -3,9 +3,11 @@
 import itertools
 import os
 import signal
+import time
 
 import pytest
 
+import plexrl
 from plexrl.core.states import Tier
 from plexrl.core.status import JobState
 from tests.integration.rewards import CAPITALS, DIGITS, SMALL
@@ -78,10 +80,46 @@ def test_a_cancelled_job_ends_and_its_group_goes_on(cluster, small_job):
 
 
 def wait_for_iteration(run, iteration):
-    import time
-
     deadline = time.monotonic() + TIMEOUT_S
     while run.status().iteration < iteration:
         assert not run.status().state.is_terminal, run.status()
         assert time.monotonic() < deadline, run.status()
         time.sleep(0.02)
+
+
+def test_jobs_cancelled_under_their_lease_leave_the_group_free(cluster, small_job):
+    big = {"num_prompts": 32, "num_samples": 8, "iterations": 10_000}
+    for index in range(3):
+        run = cluster.submit(small_job(f"held-{index}", **big))
+        wait_for_lease(run, "actor.train.0")
+        run.cancel()
+    cluster.submit(small_job("after-held", iterations=2)).result(TIMEOUT_S)
+    wait_until(lambda: not any("held-" in ref for ref in resident(cluster, Tier.HOST)))
+
+
+def resident(cluster, tier):
+    return cluster.status().groups[0].resident.get(tier, ())
+
+
+def wait_for_lease(run, op):
+    wait_until(lambda: (run.status().phase, run.status().waits_for) == (op, ""))
+
+
+def wait_until(is_met):
+    deadline = time.monotonic() + TIMEOUT_S
+    while not is_met():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+
+
+def test_a_second_client_finds_the_jobs_and_the_services_of_the_first(cluster, small_job):
+    from distributed import Client
+
+    run = cluster.submit(small_job("attached", iterations=6))
+    wait_for_iteration(run, 1)
+    before = cluster.status().groups[0].num_engine_starts
+    with Client(cluster.client.scheduler.address, set_as_default=False) as client:
+        other = plexrl.attach(client)
+        assert "attached" in other.jobs()
+        assert other.run("attached").result(TIMEOUT_S).iteration == 6
+    assert cluster.status().groups[0].num_engine_starts == before

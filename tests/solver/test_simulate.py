@@ -155,3 +155,60 @@ def test_an_op_without_a_sensible_length_is_refused(duration_s, wait_s):
 def test_a_job_without_ops_is_refused():
     with pytest.raises(ProblemError, match="at least one"):
         SimJob("a", (), 1)
+
+
+def test_a_tape_says_how_long_everything_takes():
+    tape = (((100, 50), (200, 0)), ((300, 50), (400, 0)))
+    ops = (SimOp("roll", 1.0, 1.0), SimOp("train", 1.0, 1.0))
+    result = simulate([SimJob("a", ops, 2, tape=tape)], handoff=INSTANT)
+    assert result.makespan_ticks == 100 + 50 + 200 + 300 + 50 + 400
+    assert result.ends_ticks == {"a": (350, 1100)}
+
+
+def test_a_tape_of_another_length_is_refused():
+    with pytest.raises(ProblemError, match="tape of 1 iterations, not 2"):
+        SimJob("a", (SimOp("roll", 1.0, 0.0),), 2, tape=(((1, 0),),))
+
+
+def ahead(staleness):
+    ops = (SimOp("roll", 0.6, 0.0, ("rollout",)), SimOp("train", 0.4, 0.0, ("train",)))
+    return SimJob("a", ops, 20, ahead_ops=1, staleness=staleness)
+
+
+@pytest.mark.parametrize("staleness", [0, 1, 2])
+def test_rollouts_run_ahead_by_no_more_than_the_staleness(staleness):
+    records = simulate([ahead(staleness)], handoff=INSTANT).records
+    trained = {r.iteration: r.ended_s for r in records if r.op == "train"}
+    lags = [
+        r.iteration - sum(end <= r.started_s for end in trained.values())
+        for r in records
+        if r.op == "roll"
+    ]
+    assert max(lags) == min(staleness, 1)
+
+
+def test_running_ahead_takes_what_the_longer_part_takes():
+    result = simulate([ahead(1)], handoff=INSTANT)
+    assert result.makespan_ticks == 20 * 600 + 400
+    assert result.alone_ticks["a"] == result.makespan_ticks
+
+
+def test_a_job_begins_when_it_arrives():
+    late = SimJob("late", (SimOp("roll", 0.1, 0.0),), 3, arrives_s=2.0)
+    result = simulate([job("early", ("roll", 0.1, 0.1), iterations=5), late], handoff=INSTANT)
+    first = min(r.started_s for r in result.records if r.job == "late")
+    assert first >= 2.0
+    assert result.slowdowns["late"] == pytest.approx(1.0, abs=0.15)
+
+
+def test_a_simulation_that_stops_counts_whole_iterations_only():
+    jobs = [loop("a"), loop("b")]
+    part, whole = simulate(jobs, until_s=20.0), simulate(jobs)
+    assert part.ends_ticks["a"] == whole.ends_ticks["a"][: part.iterations["a"]]
+    assert part.makespan_ticks <= 20_000 + 5_000
+    assert part.iterations["a"] < 40
+
+
+def test_a_simulation_too_short_for_one_iteration_says_so():
+    with pytest.raises(ProblemError, match="ended no iteration"):
+        simulate([loop("a")], until_s=0.1)

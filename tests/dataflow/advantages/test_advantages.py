@@ -44,7 +44,7 @@ def test_equal_rewards_teach_nothing(samples, name):
     assert advantages.estimate(name, [0.1 + 0.2] * 4, samples) == (0.0,) * 4
 
 
-@pytest.mark.parametrize("name", ["grpo", "grpo_batch", "centered"])
+@pytest.mark.parametrize("name", ["grpo", "grpo_batch", "centered", "reinforce_pp"])
 def test_a_single_sample_teaches_nothing(make_sample, name):
     assert advantages.estimate(name, [1.0], [make_sample()]) == (0.0,)
 
@@ -78,6 +78,6 @@ def test_a_wrong_advantage_is_named(samples, estimator, problem):
 
 def test_an_unknown_advantage_lists_the_known_ones():
     with pytest.raises(
-        UnknownNameError, match=r"'gae'; known are centered, grpo, grpo_batch, rloo"
+        UnknownNameError, match=r"'mean'; known are centered, grpo, grpo_batch, reinforce_pp"
     ):
-        advantages.node("gae", [], [])
+        advantages.node("mean", [], [])

@@ -57,7 +57,7 @@ def test_settings_reach_the_job(tmp_path):
         ({"task": "ascendng"}, ['task is "ascendng"', "did you mean 'ascending'"]),
         ({"task": {"name": "sort"}}, ["task.name", "sort"]),
         ({"task": {"name": "copy", "options": {"lenght": 3}}}, ["lenght", "length"]),
-        ({"algorithm": {"advantage": "gae"}}, ["algorithm.advantage", "gae"]),
+        ({"algorithm": {"advantage": "mean"}}, ["algorithm.advantage", "mean"]),
         ({"model": "no/such/folder"}, ['model is "no/such/folder"', "no/such/folder is there"]),
         ({"pipeline": "nope.py:f"}, ["nope.py:f", "cannot be imported"]),
         ({"pipeline": "no.such.module:f"}, ["no.such.module", "cannot be imported"]),
@@ -123,3 +123,9 @@ def test_errors_of_the_job_name_the_file(tmp_path):
     with pytest.raises(JobFileError, match=r"job\.yaml: the job") as caught:
         build_job(read_job_file(tmp_path / "job.yaml"), no_model)
     assert isinstance(caught.value.__cause__, DataflowError)
+
+
+def test_a_pipeline_file_that_ends_the_interpreter_is_an_error(tmp_path):
+    (tmp_path / "mine.py").write_text("raise SystemExit(3)\n")
+    with pytest.raises(JobFileError, match="cannot be imported: SystemExit: 3"):
+        build_job(file_of(tmp_path, pipeline="mine.py:f"), no_model)

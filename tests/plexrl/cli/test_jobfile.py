@@ -54,10 +54,11 @@ def test_name_is_the_files_by_default(tmp_path):
         ({"iterations": 0}, ["iterations is 0", "at least 1"]),
         ({"iterations": None}, ["iterations is null", "at least 1"]),
         ({"iterations": True}, ["iterations is true", "whole number"]),
+        ({"num_samples": 4.0}, ["num_samples is 4.0", "whole number of at least 2"]),
         ({"algorithm": {"lrr": 1}}, ["algorithm.lrr is no known key", "did you mean 'lr'"]),
         ({"algorithm": {"lr": -1}}, ["algorithm.lr is -1", "above 0"]),
         ({"algorithm": {"betas": [0.9]}}, ["algorithm.betas is [0.9]", "two numbers"]),
-        ({"algorithm": {"lr_schedule": "cosine"}}, ["lr_schedule", "linear or constant"]),
+        ({"algorithm": {"lr_schedule": "step"}}, ["lr_schedule", "linear, cosine or constant"]),
         ({"name": "a/b"}, ['name is "a/b"', "letters, digits"]),
         ({"task": {"options": {}}}, ["task.name is missing", "registered task"]),
         ({"slowdown_limit": 0.5}, ["slowdown_limit is 0.5", "at least 1"]),
@@ -108,3 +109,8 @@ def test_bytes_that_are_no_text(tmp_path):
 def test_a_file_that_is_not_there(tmp_path):
     with pytest.raises(InputError, match=r"nope.yaml cannot be read \(No such file"):
         read_job_file(tmp_path / "nope.yaml")
+
+
+def test_an_empty_file_is_called_empty(tmp_path):
+    with pytest.raises(JobFileError, match="the file is empty; give a mapping"):
+        read_job_file(written(tmp_path, ""))

@@ -2,7 +2,9 @@ import io
 import json
 
 import pytest
+import torch
 from rich.console import Console
+from safetensors.torch import load_file, save_file
 from typer.testing import CliRunner
 
 from plexrl.cli import stores
@@ -75,3 +77,59 @@ def test_a_flipped_bit_is_found_and_nothing_is_moved(folder):
 def test_a_folder_that_is_no_store(tmp_path):
     with pytest.raises(InputError, match="no PlexRL store"):
         stores.listing(tmp_path)
+
+
+def invoke(*arguments):
+    return CliRunner().invoke(app, ["store", *map(str, arguments), "--json"])
+
+
+def test_gc_removes_old_versions_and_says_so(folder):
+    done = invoke("gc", folder, "--keep", 1)
+    assert done.exit_code == 0
+    jobs = json.loads(done.stdout)["jobs"]
+    assert [(job["job"], job["versions"]) for job in jobs] == [
+        ("broken", [0]),
+        ("done", [0]),
+        ("open", [0]),
+    ]
+    assert all(job["nbytes"] > 8000 for job in jobs)
+    assert stores.listing(folder)[0]["versions"] == [1]
+
+
+def test_gc_leaves_a_job_that_runs_alone(folder):
+    with ZarrStore(states_folder(folder), shared=True) as running:
+        running.collect("open", 2)
+        rows = stores.collect(folder, 1)
+    assert [row.collected is None for row in rows] == [False, False, True]
+    assert "claimed" in rows[2].reason
+    console = Console(file=io.StringIO(), width=200)
+    console.print(stores.cleared_table(rows))
+    assert "claimed" in console.file.getvalue()
+
+
+def test_weights_come_in_and_go_out(folder, tmp_path_factory):
+    outside = tmp_path_factory.mktemp("outside")
+    weights = {"w": torch.arange(6.0).reshape(2, 3)}
+    save_file(weights, outside / "x.safetensors")
+    (outside / "config.json").write_text('{"model_type": "qwen3"}')
+    assert invoke("import", folder, outside / "x.safetensors", "new/actor").exit_code == 0
+    output = outside / "out"
+    done = invoke("export", folder, "new/actor@0", output, "--base", outside)
+    assert done.exit_code == 0
+    assert torch.equal(load_file(output / "model.safetensors")["w"], weights["w"])
+    assert json.loads((output / "config.json").read_text())["dtype"] == "float32"
+
+
+@pytest.mark.parametrize(
+    ("state", "told"),
+    [
+        ("new", "names no state"),
+        ("a/b@x", "names no state"),
+        ("a/b", "no version of a/b"),
+        ("a/b@3", "base model of a/b is not known"),
+    ],
+)
+def test_an_export_of_nothing_is_bad_input(folder, tmp_path, state, told):
+    done = invoke("export", folder, state, tmp_path / "out")
+    assert done.exit_code == 2
+    assert told in json.loads(done.stdout)["error"]["message"]

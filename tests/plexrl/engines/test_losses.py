@@ -58,6 +58,6 @@ def test_names_are_checked_without_running_anything():
         check_loss(name)
     check_loss(grpo)
     with pytest.raises(
-        EngineError, match=r"'ppo' is not known; use one of \['grpo', 'reinforce'\]"
+        EngineError, match=r"'ppo' is not known; use one of \['cispo', 'grpo', 'gspo'"
     ):
         check_loss("ppo")

@@ -11,6 +11,8 @@ from distributed.diagnostics.plugin import SchedulerPlugin
 from plexrl.errors import JobError
 from plexrl.runtime.gate import Gate, group_of
 
+TIMEOUT_S = 1000.0
+
 
 class Holder(SchedulerPlugin):
     """Holds annotated tasks until the test asks for them."""
@@ -24,7 +26,7 @@ class Holder(SchedulerPlugin):
             group_of(ws.resources): address for address, ws in scheduler.workers.items()
         }
         self.gate.add_ordinary_worker(self.addresses[None])
-        self.events = {}
+        scheduler.no_workers_timeout = TIMEOUT_S
         scheduler.handlers["holder"] = self.command
 
     def update_graph(self, _scheduler, *, tasks, annotations, **_kwargs):
@@ -41,6 +43,13 @@ class Holder(SchedulerPlugin):
             await asyncio.sleep(0.01)
         if name == "admit":
             return self.gate.admit(key, self.addresses.get(address, address))
+        if name == "time out":
+            self.scheduler.unrunnable[self.scheduler.tasks[key]] -= 2 * TIMEOUT_S
+            self.scheduler._check_no_workers()
+        if name == "keep":
+            self.scheduler.unrunnable[self.scheduler.tasks[key]] -= 2 * TIMEOUT_S
+            self.gate.keep_waiting([key])
+            self.scheduler._check_no_workers()
         if name == "fail":
             self.gate.fail(key, JobError("no such job"))
         return self.gate.state(key)
@@ -95,6 +104,16 @@ def test_a_failed_task_takes_along_what_depends_on_it(client):
     command(client, "fail", "h3")
     with pytest.raises(JobError, match="no such job"):
         future.result(timeout=10)
+
+
+def test_held_tasks_outlive_dasks_limit_for_tasks_without_a_worker(client):
+    lost = client.compute(held("h5"), optimize_graph=False)
+    assert command(client, "time out", "h5") == "erred"
+    assert lost.exception(timeout=10) is not None
+    kept = client.compute(held("h6"), optimize_graph=False)
+    assert command(client, "keep", "h6") == "no-worker"
+    assert command(client, "admit", "h6") is True
+    assert kept.result(timeout=10) == "g"
 
 
 def test_a_held_task_can_be_cancelled(client):

@@ -120,7 +120,7 @@ def test_a_damaged_manifest_is_skipped_by_latest(store, states):
     for version in range(2):
         store.write(*states.make(version=version))
     path = version_folder(store, StateRef("job", "actor", 1)) / "zarr.json"
-    path.write_text(path.read_text().replace('"data_cursor": 8', '"data_cursor": 9'))
+    path.write_text(path.read_text().replace('"data_cursor":8', '"data_cursor":9'))
     assert store.latest("job", "actor").ref.version == 0
     assert store.versions("job", "actor") == (0,)
 
@@ -289,3 +289,35 @@ def test_padding_of_edge_chunks_stays_below_a_page_each():
     assert sum(chunk.stop - chunk.start for chunk in chunks) == layout.nbytes
     assert sum(chunk.pad_bytes for chunk in chunks) < 4096 * len(chunks)
     assert all(chunk.file_bytes == span.chunk_bytes + 4 for chunk in chunks)
+
+
+def test_collection_removes_old_and_damaged_versions_and_keeps_the_newest(store, states):
+    for version in range(4):
+        store.write(*states.make(version=version))
+    damaged = StateRef("job", "actor", 3)
+    flip(version_folder(store, damaged) / "weights" / "c" / "0")
+    with pytest.raises(IntegrityError):
+        read_back(store, damaged, states.layout.nbytes)
+    found = store.collect("job", 2)
+    assert found.versions == (StateRef("job", "actor", 0),)
+    assert found.quarantined == (".quarantine-v00000003-0",)
+    assert found.nbytes > 2 * states.layout.nbytes
+    names = sorted(path.name for path in (store.root / "job" / "actor").iterdir())
+    assert names == ["v00000001", "v00000002"]
+    assert store.collect("job", 2).nbytes == 0
+
+
+def test_collection_leaves_a_job_that_another_process_writes(tmp_path, states):
+    with ZarrStore(tmp_path, shared=True) as one, ZarrStore(tmp_path, shared=True) as two:
+        for version in range(3):
+            one.write(*states.make(version=version))
+        with pytest.raises(StoreError, match="claimed for writing"):
+            two.collect("job", 1)
+        assert one.versions("job", "actor") == (0, 1, 2)
+
+
+@pytest.mark.parametrize("num_bytes", [100, 9 << 20, 70 << 20])
+def test_an_array_worth_sharing_has_at_least_two_chunks(num_bytes):
+    layout = pack([("w", "weights", "uint8", (num_bytes,))])
+    (span,) = array_spans(layout)
+    assert len(list(span.chunks())) == {100: 1, 9 << 20: 2, 70 << 20: 3}[num_bytes]

@@ -1,0 +1,1 @@
+"""Injects faults into a part of PlexRL and counts what came of them, one module a part."""

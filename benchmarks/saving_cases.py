@@ -1,0 +1,194 @@
+"""The cases of the benchmark `saving`: suites of published shapes, markets and baselines."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from statistics import fmean
+from typing import Any
+
+from solver.arrangements import Arrangement, Cell, Market
+from solver.policies import Policy, lag_first, planned_order
+from solver.rightsizing import Effort, right_size
+from solver.scoring import Dispatch, FleetScore, period_alone_s, score_fleet
+from solver.workloads import (
+    GB,
+    Role,
+    Workload,
+    agentic_suite,
+    mixed_suite,
+    pool_suite,
+    rollmux_suite,
+)
+
+Shapes = Mapping[str, Any]
+SCORING_SEED = 1_000
+"""Noise seeds of scores begin here; those of planning lie elsewhere (`Effort`)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """One suite in one market."""
+
+    name: str
+    market: Market
+    draw: Callable[[int, int], tuple[Workload, ...]]
+    """Seed and number of jobs → jobs."""
+    num_jobs: int
+    prices: Mapping[str, float]
+    """Baseline → price of one job's own groups: ``split`` and ``colocated``."""
+    dispatches: Mapping[str, tuple[bool, Dispatch]]
+    """Name → whether cells are valued by lag, and the dispatch."""
+
+    @property
+    def own_price(self) -> float:
+        """Price of one job's own groups in the arrangement of the case."""
+        return self.market.dedicated_price
+
+
+@dataclass(frozen=True, slots=True)
+class Size:
+    """How much is run."""
+
+    seeds: tuple[int, ...]
+    cycles: int
+    steps: int
+    share_of_jobs: float
+
+    def jobs(self, case: Case, seed: int) -> tuple[Workload, ...]:
+        """Jobs of a case under a workload seed."""
+        return case.draw(seed, max(round(case.num_jobs * self.share_of_jobs), 8))
+
+
+QUICK = Size(seeds=(0,), cycles=30, steps=20, share_of_jobs=0.375)
+FULL = Size(seeds=(0, 1, 2, 3, 4), cycles=100, steps=150, share_of_jobs=1.0)
+
+BOTH: Mapping[str, tuple[bool, Dispatch]] = {
+    "plan_order": (False, planned_order),
+    "lag_first": (True, lag_first),
+}
+
+
+def pool_case(shapes: Shapes, size: str, most: int) -> Case:
+    """Private rollouts and a shared training pool of one published size."""
+    job = shapes["plexrl"]["jobs"][size]
+    per_node = shapes["plexrl"]["assumed"]["gpus_per_rollout_node"]
+    train, rollout = job["training_gpus"], job["rollout_nodes_inferred"] * per_node
+    return Case(
+        name=f"plexrl_{size}",
+        market=Market(Arrangement.PRIVATE_ROLLOUT, train, rollout, max_jobs=most),
+        draw=lambda seed, count: pool_suite(shapes, size, seed, num_jobs=count),
+        num_jobs=40,
+        # Colocated, the job does its rollouts on the larger of its two sets of accelerators.
+        prices={"split": train + rollout, "colocated": max(train, rollout)},
+        dispatches={"lag_first": BOTH["lag_first"]},
+    )
+
+
+def rollmux_case(shapes: Shapes, *, is_uniform: bool) -> Case:
+    """RollMux's Table 6, mixed: a rollout and a train group per job, both may be shared."""
+    price = shapes["rollmux_state"]["price_per_gpu_hour"]
+    pools = shapes["rollmux_table6"]["pools"]
+    rollout, train = price[pools["rollout"]], price[pools["train"]]
+    return Case(
+        name="rollmux_uniform" if is_uniform else "rollmux",
+        market=Market(
+            Arrangement.SPLIT,
+            train,
+            rollout,
+            memory_bytes=_memory(shapes),
+            max_jobs=shapes["rollmux_table6"]["max_jobs_per_group"],
+        ),
+        draw=lambda seed, count: rollmux_suite(
+            shapes, seed, num_jobs=count, slowdown_limit=None if is_uniform else 1.5
+        ),
+        num_jobs=shapes["suites"]["rollmux"]["jobs"],
+        prices={"split": rollout + train, "colocated": train},
+        dispatches={"lag_first": BOTH["lag_first"]},
+    )
+
+
+def colocated_case(shapes: Shapes, name: str) -> Case:
+    """Jobs that do everything on one group: ``agentic`` or ``mixed``."""
+    suite = agentic_suite if name == "agentic" else mixed_suite
+    return Case(
+        name=name,
+        market=Market(
+            Arrangement.COLOCATED,
+            1.0,
+            memory_bytes=_memory(shapes),
+            max_jobs=shapes["suites"]["groups"]["max_jobs"],
+        ),
+        draw=lambda seed, count: suite(shapes, seed, num_jobs=count),
+        num_jobs=64,
+        prices={"split": 2.0, "colocated": 1.0},
+        dispatches=BOTH,
+    )
+
+
+def _memory(shapes: Shapes) -> int:
+    return int(shapes["suites"]["groups"]["host_memory_gb"] * GB)
+
+
+def asynchronous(case: Case) -> Case:
+    """The same with rollouts one iteration ahead of training."""
+    return replace(case, market=replace(case.market, staleness=1))
+
+
+@dataclass(frozen=True, slots=True)
+class Planned:
+    """Our cells for one draw of jobs, and how they were scored."""
+
+    cells: tuple[Cell, ...]
+    dispatch: Dispatch
+    score: FleetScore
+
+
+def plan_ours(case: Case, size: Size, seed: int, *, is_by_price: bool = False) -> Planned:
+    """Our cells under the better of the dispatches, chosen on planning seeds."""
+    jobs = size.jobs(case, seed)
+    found: list[tuple[float, Planned]] = []
+    for is_lag_first, dispatch in case.dispatches.values():
+        effort = Effort(steps=size.steps, is_lag_first=is_lag_first, is_by_price=is_by_price)
+        cells = right_size(case.market, jobs, dispatch=dispatch, effort=effort, seed=seed)
+        seen = score_fleet(cells, dispatch, effort.confirm_seeds[:1], cycles=30)
+        unseen = score_fleet(cells, dispatch, [SCORING_SEED + seed], cycles=size.cycles)
+        merit = seen.price if is_by_price else seen.price / seen.work
+        found.append((merit, Planned(cells, dispatch, unseen)))
+    return min(found, key=lambda entry: entry[0])[1]
+
+
+def score_policy(case: Case, size: Size, seed: int, policy: Policy) -> FleetScore:
+    """A policy on the same jobs and draws."""
+    cells = policy.place(case.market, size.jobs(case, seed), seed)
+    return score_fleet(cells, policy.dispatch, [SCORING_SEED + seed], cycles=size.cycles)
+
+
+def saving_vs_async(case: Case, size: Size, seed: int) -> float:
+    """Ours, asynchronous, against dedicated split groups at the same staleness."""
+    other = asynchronous(case)
+    score = plan_ours(other, size, seed).score
+    if case.market.arrangement is not Arrangement.COLOCATED:
+        return score.saving(other.own_price)
+    split = replace(other.market, arrangement=Arrangement.SPLIT, rollout_price=1.0)
+    work = 0.0
+    for job in size.jobs(case, seed):
+        alone_s = period_alone_s(split, job, SCORING_SEED + seed, cycles=size.cycles)
+        work += alone_s / score.periods_s[job.name]
+    return 1 - score.price / (split.dedicated_price * work)
+
+
+def limit(case: Case, jobs: Sequence[Workload]) -> float:
+    """Saving that no synchronous schedule exceeds: shared groups busy without a pause."""
+    market = case.market
+    costs = []
+    for job in jobs:
+        rollout, train = (job.role_s(role) / job.mean_s for role in (Role.ROLLOUT, Role.TRAIN))
+        match market.arrangement:
+            case Arrangement.COLOCATED:
+                costs.append(market.train_price * (rollout + train))
+            case Arrangement.SPLIT:
+                costs.append(market.rollout_price * rollout + market.train_price * train)
+            case Arrangement.PRIVATE_ROLLOUT:
+                costs.append(market.rollout_price + market.train_price * train)
+    return 1 - fmean(costs) / case.own_price

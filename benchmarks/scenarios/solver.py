@@ -1,0 +1,166 @@
+"""How fast the planner plans, how good its plans are, and what is proven about them.
+
+The suites are those of the published shapes: `mixed` (colocated loops of all kinds) and `memory`
+(a shared training pool bound by host memory). The objective is the number of groups.
+"""
+
+from __future__ import annotations
+
+import random
+import statistics
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import solver
+from benchmarks.contract import BenchmarkResult, Progress
+from plexrl.cli.shapes import published_shapes
+from solver.dispatch.events import TICKS_PER_S
+from solver.workloads import GB, Role, Workload, memory_suite, mixed_suite
+
+SEED = 0
+BUDGET_S = 30.0
+QUICK_BUDGET_S = 6.0
+PROOF_BUDGET_S = 10.0
+NUM_PROOFS = 10
+SUITES: Mapping[str, tuple[Callable[..., tuple[Workload, ...]], frozenset[Role]]] = {
+    "mixed": (mixed_suite, frozenset({Role.ROLLOUT, Role.TRAIN})),
+    "memory": (memory_suite, frozenset({Role.TRAIN})),
+}
+
+
+def run(quick: bool, progress: Progress) -> BenchmarkResult:
+    """Measure greedy, best plans with their gaps, proofs of small problems and replanning."""
+    shapes = published_shapes()
+    figures: dict[str, float] = {}
+    for name in SUITES:
+        progress(f"greedy plan of 2000 jobs, {name}")
+        began = time.monotonic()
+        solver.greedy(problem_of(shapes, name, 2000))
+        figures[f"greedy_seconds_2000_{name}"] = time.monotonic() - began
+    figures["greedy_seconds_2000"] = max(figures[f"greedy_seconds_2000_{name}"] for name in SUITES)
+    budget_s = QUICK_BUDGET_S if quick else BUDGET_S
+    for num_jobs in (8, 64) if quick else (8, 64, 256, 512):
+        for name in SUITES:
+            progress(f"{num_jobs} jobs, {name}")
+            figures |= _solve(shapes, name, num_jobs, budget_s)
+    progress("13 jobs, to the proof")
+    figures |= _prove(shapes, 2 if quick else NUM_PROOFS)
+    return BenchmarkResult("solver", figures, {}, SEED)
+
+
+def problem_of(
+    shapes: Mapping[str, Any], name: str, num_jobs: int, seed: int = SEED
+) -> solver.Problem:
+    """A suite as a problem, with a group for each job at hand."""
+    suite, roles = SUITES[name]
+    group = shapes["suites"]["groups"]
+    memory_bytes = round(group["host_memory_gb"] * GB)
+    return solver.Problem(
+        tuple(
+            solver.Group(f"g{index}", memory_bytes, max_jobs=group["max_jobs"])
+            for index in range(num_jobs)
+        ),
+        tuple(_job(workload, roles) for workload in suite(shapes, seed, num_jobs=num_jobs)),
+    )
+
+
+def _job(workload: Workload, roles: frozenset[Role]) -> solver.Job:
+    """Phases of the roles hold the group; the others are waits after the op before them."""
+    ops: list[solver.Op] = []
+    before_first = 0
+    for phase in workload.phases:
+        ticks = max(1, round(phase.mean_s * TICKS_PER_S))
+        if phase.role in roles:
+            is_rollout = phase.role is Role.ROLLOUT
+            swap_s = workload.rollout_swap_s if is_rollout else workload.train_swap_s
+            ops.append(solver.Op(phase.name, ticks, switch_ticks=round(swap_s * TICKS_PER_S)))
+        elif ops:
+            ops[-1] = replace(ops[-1], wait_ticks=ops[-1].wait_ticks + ticks)
+        else:
+            before_first += ticks
+    ops[-1] = replace(ops[-1], wait_ticks=ops[-1].wait_ticks + before_first)
+    limit = int(workload.slowdown_limit * 1000)
+    return solver.Job(workload.name, tuple(ops), workload.memory_bytes, limit)
+
+
+def _solve(
+    shapes: Mapping[str, Any], name: str, num_jobs: int, budget_s: float
+) -> dict[str, float]:
+    problem = problem_of(shapes, name, num_jobs)
+    result = solver.plan(problem, objective=solver.Objective.GROUPS, budget_s=budget_s, seed=SEED)
+    key = f"{name}_{num_jobs}"
+    figures: dict[str, float] = {
+        f"seconds_{key}": result.seconds,
+        f"seconds_to_first_{key}": result.incumbents[0].seconds,
+        f"seconds_to_best_{key}": result.incumbents[-1].seconds,
+        f"groups_greedy_{key}": result.incumbents[0].value,
+        f"verified_{key}": float(
+            result.plan is not None and solver.verify(problem, result.plan).is_valid
+        ),
+    }
+    if result.value is not None:
+        figures[f"groups_{key}"] = result.value
+    for bound_class in (solver.BoundClass.COMMON_CYCLE, solver.BoundClass.UNIVERSAL):
+        gap = result.gap_in(bound_class)
+        if gap is not None:
+            figures[f"gap_{key}_{bound_class}"] = gap
+    figures[f"bounds_rechecked_{key}"] = float(_is_rechecked(problem, result.bounds))
+    if result.plan is not None and num_jobs >= 64:
+        figures |= _replan(problem, result.plan, name, num_jobs)
+    return figures
+
+
+def _is_rechecked(problem: solver.Problem, bounds: Sequence[solver.Bound]) -> bool:
+    """Whether every bound by duals holds in the eyes of the independent check."""
+    return all(
+        solver.recheck(problem, bound) is solver.Recheck.HOLDS
+        for bound in bounds
+        if bound.proof is solver.Proof.DUALS
+    )
+
+
+def _replan(
+    problem: solver.Problem, plan: solver.Plan, name: str, num_jobs: int
+) -> dict[str, float]:
+    """Seconds until a plan is there that also serves one more job."""
+    newcomer = replace(problem.jobs[0], id="newcomer")
+    wider = solver.Problem(problem.groups, (*problem.jobs, newcomer))
+    began = time.monotonic()
+    result = solver.plan(
+        wider, previous=plan, objective=solver.Objective.GROUPS, budget_s=0.0, seed=SEED
+    )
+    seconds = time.monotonic() - began
+    moved = sum(
+        result.plan is None or result.plan.placement[job] != group
+        for job, group in plan.placement.items()
+    )
+    figures = {
+        f"replan_one_job_seconds_{name}_{num_jobs}": seconds,
+        f"replan_one_job_moved_{name}_{num_jobs}": float(moved),
+    }
+    if num_jobs == 512 and name == "mixed":
+        figures["replan_one_job_seconds_512"] = seconds
+    return figures
+
+
+def _prove(shapes: Mapping[str, Any], count: int) -> dict[str, float]:
+    """Share of random problems of 13 jobs whose optimum is proven, half of each suite."""
+    seconds = []
+    proven = 0
+    for index in range(count):
+        name = tuple(SUITES)[index % len(SUITES)]
+        seed = random.Random(f"{SEED}:{index}").randrange(10**6)
+        result = solver.plan(
+            problem_of(shapes, name, 13, seed),
+            objective=solver.Objective.GROUPS,
+            budget_s=PROOF_BUDGET_S,
+            seed=SEED,
+        )
+        proven += result.status is solver.Status.OPTIMAL
+        seconds.append(result.seconds)
+    return {
+        "proven_optimal_13_jobs_fraction": proven / count,
+        "proven_optimal_13_jobs_seconds_median": statistics.median(seconds),
+    }

@@ -1,0 +1,196 @@
+"""Settings of the built-in pipeline, and the published algorithms as sets of them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+
+from dataflow import advantages
+from dataflow.advantages import Estimator
+from dataflow.calls import AGGREGATION_NAMES, KL_NAMES, LOSS_NAMES, Loss
+from dataflow.environments import Environment
+from dataflow.errors import PipelineError, UnknownNameError
+from dataflow.rewards import Judge, Verifier
+from dataflow.schedules import SCHEDULES
+
+GAE = "gae"
+"""Advantage that needs a critic: the pipeline then trains one beside the actor."""
+
+
+@dataclass(frozen=True, slots=True)
+class GrpoSettings:
+    """What the built-in pipeline does in every iteration."""
+
+    reward: str | Verifier | Judge
+    environment: Environment | None = None
+    num_tool_turns: int = 0
+    """Rollout turns after the first, each after one step of the environment."""
+    num_samples: int = 8
+    """Samples per prompt."""
+    max_new_tokens: int = 8
+    """Limit of tokens per turn."""
+    temperature: float = 1.0
+    stop: tuple[str, ...] = ()
+    advantage: str | Estimator = "grpo_batch"
+    """An estimator, or ``gae``: generalised advantage estimation with a critic."""
+    loss: str | Loss = "grpo"
+    lr: float = 2e-4
+    """Step size of the first iteration, or after the warm-up."""
+    lr_schedule: str = "linear"
+    """``linear``: falls to 0 over the job; ``cosine``: the same along half a cosine;
+    ``constant``."""
+    warmup_iterations: int = 0
+    """Iterations over which the step size rises."""
+    betas: tuple[float, float] = (0.9, 0.95)
+    weight_decay: float = 0.0
+    max_grad_norm: float = 1.0
+    clip_low: float = 0.2
+    clip_high: float = 0.28
+    num_epochs: int = 1
+    num_minibatches: int = 1
+    aggregation: str = "token_mean"
+    """See `dataflow.calls.TrainOptions`, as for the settings up to `is_checkpointed`."""
+    kl_coef: float = 0.0
+    """Weight of the distance to the reference: the first version of the model, or another."""
+    kl_estimator: str = "k3"
+    entropy_coef: float = 0.0
+    importance_cap: float | None = None
+    micro_batch_size: int | None = None
+    autocast: str | None = None
+    is_checkpointed: bool = False
+    dynamic_rounds: int = 1
+    """With more than 1, prompts whose samples all earn the same are replaced by fresh ones, in
+    up to that many rollouts (dynamic sampling: DAPO, arXiv 2503.14476)."""
+    overlong_buffer_tokens: int = 0
+    """Tokens before the limit over which the reward falls by up to 1 (overlong shaping: DAPO);
+    0: no such penalty."""
+    critic_lr: float = 1e-3
+    """Step size of the critic, constant."""
+    discount: float = 1.0
+    """Of later rewards, per token (γ)."""
+    gae_lambda: float = 0.95
+    """How far advantages look past the critic (λ, arXiv 1506.02438)."""
+    value_clip: float = 0.2
+    """How far a critic's estimates may move in one iteration before the loss ignores it."""
+
+    @property
+    def max_completion_tokens(self) -> int:
+        """Limit of tokens the policy draws per sample, all turns together."""
+        return self.max_new_tokens * (1 + self.num_tool_turns)
+
+
+_PPO_CLIP = {"clip_low": 0.2, "clip_high": 0.2}
+
+PRESETS: Mapping[str, Mapping[str, object]] = MappingProxyType(
+    {
+        "grpo": {"advantage": "grpo", "aggregation": "sequence_mean", **_PPO_CLIP},
+        "dr_grpo": {"advantage": "centered", "aggregation": "fixed_length", **_PPO_CLIP},
+        "dapo": {"advantage": "grpo", "dynamic_rounds": 3, "clip_low": 0.2, "clip_high": 0.28},
+        "rloo": {"advantage": "rloo", "loss": "reinforce", "aggregation": "sequence_sum"},
+        "reinforce_pp": {"advantage": "reinforce_pp", **_PPO_CLIP},
+        "gspo": {
+            "advantage": "grpo",
+            "loss": "gspo",
+            "aggregation": "sequence_mean",
+            "clip_low": 3e-4,
+            "clip_high": 4e-4,
+        },
+        "cispo": {"advantage": "grpo", "loss": "cispo", "clip_low": 1.0, "clip_high": 4.0},
+        "ppo": {"advantage": GAE, **_PPO_CLIP},
+    }
+)
+"""Algorithm → the settings that make it, as its paper (docs/algorithms.md) has them."""
+
+_DECIDED_BY_TASK = {
+    "reward",
+    "environment",
+    "num_tool_turns",
+    "num_samples",
+    "max_new_tokens",
+    "stop",
+}
+SETTINGS = tuple(sorted(set(GrpoSettings.__dataclass_fields__) - _DECIDED_BY_TASK))
+"""Settings of `grpo` that tasks leave to the user."""
+
+_AT_LEAST: Mapping[str, float] = {
+    "clip_high": 0,
+    "clip_low": 0,
+    "critic_lr": 0,
+    "discount": 0,
+    "dynamic_rounds": 1,
+    "entropy_coef": 0,
+    "gae_lambda": 0,
+    "importance_cap": 0,
+    "kl_coef": 0,
+    "lr": 0,
+    "max_grad_norm": 0,
+    "micro_batch_size": 1,
+    "num_epochs": 1,
+    "num_minibatches": 1,
+    "overlong_buffer_tokens": 0,
+    "temperature": 0,
+    "value_clip": 0,
+    "warmup_iterations": 0,
+    "weight_decay": 0,
+}
+_MAY_BE_NONE = {"importance_cap", "micro_batch_size"}
+_WORDS: Mapping[str, tuple[str | None, ...]] = {
+    "aggregation": AGGREGATION_NAMES,
+    "autocast": (None, "bfloat16"),
+    "kl_estimator": KL_NAMES,
+    "loss": LOSS_NAMES,
+    "lr_schedule": SCHEDULES,
+}
+
+
+def preset(name: str | None) -> dict[str, object]:
+    """Settings of a published algorithm; none for None.
+
+    Raises
+    ------
+    UnknownNameError
+        There is no such algorithm.
+    """
+    if name is None:
+        return {}
+    if name not in PRESETS:
+        raise UnknownNameError(
+            f"no algorithm is called {name!r}; known are {', '.join(sorted(PRESETS))}"
+        )
+    return dict(PRESETS[name])
+
+
+def check_settings(settings: Mapping[str, object]) -> None:
+    """Check settings of `dataflow.pipelines.grpo`.
+
+    Raises
+    ------
+    UnknownNameError
+        A setting, or a name in one, does not exist; the message lists what there is.
+    PipelineError
+        A setting is out of range.
+    """
+    for name, value in settings.items():
+        if name not in SETTINGS:
+            raise UnknownNameError(
+                f"grpo has no setting {name!r}; its settings are {', '.join(SETTINGS)}"
+            )
+        if name in _AT_LEAST and not (value is None and name in _MAY_BE_NONE):
+            _require_at_least(name, value, _AT_LEAST[name])
+        if name in _WORDS and not callable(value) and value not in _WORDS[name]:
+            raise UnknownNameError(
+                f"grpo has no {name} {value!r}; known are {', '.join(map(repr, _WORDS[name]))}"
+            )
+    if isinstance(found := settings.get("advantage"), str) and found != GAE:
+        advantages.resolve(found)
+
+
+def _require_at_least(name: str, value: object, least: float) -> None:
+    """Raise unless `value` is a finite number of at least `least`."""
+    if isinstance(value, (int, float)) and not isinstance(value, bool):
+        is_whole = GrpoSettings.__dataclass_fields__[name].type in {"int", "int | None"}
+        if math.isfinite(value) and value >= least and (not is_whole or value == int(value)):
+            return
+    raise PipelineError(f"grpo: {name} is {value!r}; give a number of at least {least:g}")

@@ -1,0 +1,123 @@
+"""Prompts from records that are at hand, in an order that is a function of the seed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from numpy.random import Generator, Philox
+
+from dataflow.datasets.chat import ChatTemplate
+from dataflow.errors import DataError
+from dataflow.keys import draw_key, stream_seed
+from dataflow.samples import Prompt
+
+
+@dataclass(frozen=True, slots=True)
+class Fields:
+    """Where a record keeps what a prompt needs."""
+
+    prompt: str = "prompt"
+    """Text to continue, or a list of chat messages."""
+    answer: str = "answer"
+    """Gold answer; records may lack it."""
+
+
+@dataclass(frozen=True, slots=True)
+class RecordPrompts:
+    """Items shuffled anew in every epoch; the stream never ends.
+
+    Raises
+    ------
+    DataError
+        There are no items.
+    """
+
+    items: tuple[Prompt, ...] = field(repr=False)
+    """In the order of the data set; they travel with the job."""
+    seed: int = 0
+    source: str = "records"
+    """Where they came from, for messages."""
+
+    def __post_init__(self) -> None:
+        if not self.items:
+            raise DataError(f"data set {self.source} is empty; give one with at least one item")
+
+    def batch(self, cursor: int, count: int) -> tuple[Prompt, ...]:
+        """Prompts ``cursor … cursor + count - 1``."""
+        return shuffled_batch(self.items, self.seed, cursor, count)
+
+
+def shuffled_batch(
+    items: Sequence[Prompt], seed: int, cursor: int, count: int
+) -> tuple[Prompt, ...]:
+    """Prompts ``cursor … cursor + count - 1`` of the endless stream of shuffled epochs."""
+    prompts: list[Prompt] = []
+    while len(prompts) < count:
+        epoch, offset = divmod(cursor + len(prompts), len(items))
+        key = draw_key(stream_seed(seed, "jsonl"), epoch, 0, 0, 0)
+        order = Generator(Philox(key=key)).permutation(len(items))
+        for item in order[offset : offset + count - len(prompts)].tolist():
+            prompts.append(replace(items[item], index=cursor + len(prompts)))
+    return tuple(prompts)
+
+
+def prompts_of(
+    records: Iterable[Mapping[str, object]],
+    *,
+    source: str = "records",
+    fields: Fields | None = None,
+    seed: int = 0,
+    chat: ChatTemplate | None = None,
+) -> RecordPrompts:
+    """Prompt source of records: dicts, rows of a `datasets.Dataset`, rows of a table.
+
+    Parameters
+    ----------
+    records
+        Each with a prompt; all other fields become the prompt's ``meta`` as text.
+    source
+        Name of the data set, for messages.
+    fields
+        Which fields hold prompt and answer.
+    seed
+        Keys the order.
+    chat
+        Template for prompts that are lists of messages.
+
+    Raises
+    ------
+    DataError
+        There are no records, or one lacks a usable prompt.
+    """
+    names = fields or Fields()
+    items = tuple(
+        _item(record, number, source, names, chat) for number, record in enumerate(records)
+    )
+    return RecordPrompts(items, seed, source)
+
+
+def _item(
+    record: Mapping[str, object],
+    number: int,
+    source: str,
+    fields: Fields,
+    chat: ChatTemplate | None,
+) -> Prompt:
+    """Prompt of one record."""
+    given = record.get(fields.prompt)
+    text = chat.render(given) if chat is not None and isinstance(given, (list, tuple)) else given
+    if not isinstance(text, str) or not text:
+        remedy = "give a chat template for prompts that are messages" if text else ""
+        raise DataError(
+            f"data set {source}, record {number}: field {fields.prompt!r} is {given!r}; every "
+            "record needs a non-empty prompt (or name another field"
+            f"{'; ' + remedy if remedy else ''})"
+        )
+    answer = record.get(fields.answer)
+    meta = {
+        str(name): str(value)
+        for name, value in record.items()
+        if name not in {fields.prompt, fields.answer} and value is not None
+    }
+    return Prompt(number, text, "" if answer is None else str(answer), meta)

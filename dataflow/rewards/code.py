@@ -1,0 +1,63 @@
+"""Python programs as answers, run against tests in a process that can be killed."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+import tempfile
+from dataclasses import dataclass
+
+from dataflow.environments.python_process import ProcessLimits
+from dataflow.rewards.texts import gold_of
+from dataflow.samples import Sample
+
+_FENCED = re.compile(r"```(?:python|py)?\n(.*?)```", re.DOTALL)
+_LIMITED = r"""
+import resource, sys
+memory, cpu = int(sys.argv[1]), int(sys.argv[2])
+resource.setrlimit(resource.RLIMIT_AS, (memory, memory))
+resource.setrlimit(resource.RLIMIT_CPU, (cpu, cpu))
+resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 20, 1 << 20))
+resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+exec(compile(sys.stdin.read(), "<answer>", "exec"), {"__name__": "__main__"})
+print(sys.argv[3])
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class CodeTests:
+    """1 where a program and its tests run to their end, else 0.
+
+    The program is the last fenced block of the completion, or all of it; the gold answer of the
+    prompt is the test code that runs after it, e.g. assertions. The process has no environment
+    variables, an empty folder of its own, and limits of time, memory and file size. It is no
+    security boundary: a program may still open sockets and read what this user may read.
+    """
+
+    limits: ProcessLimits = ProcessLimits(wall_s=5.0, cpu_s=5, memory_bytes=512 << 20)
+
+    def __call__(self, sample: Sample) -> float:
+        """Reward of one sample."""
+        blocks = _FENCED.findall(sample.text)
+        program = blocks[-1] if blocks else sample.text
+        # Known to this run only: an answer that exits early cannot claim to have passed.
+        word = os.urandom(16).hex()
+        limits = self.limits
+        command = [sys.executable, "-S", "-I", "-c", _LIMITED]
+        with tempfile.TemporaryDirectory() as folder:
+            try:
+                done = subprocess.run(
+                    [*command, str(limits.memory_bytes), str(limits.cpu_s), word],
+                    input=f"{program}\n{gold_of(sample)}\n".encode(),
+                    capture_output=True,
+                    cwd=folder,
+                    env={},
+                    timeout=limits.wall_s,
+                    check=False,
+                    start_new_session=True,
+                )
+            except subprocess.TimeoutExpired:
+                return 0.0
+        return float(done.returncode == 0 and done.stdout.rstrip().endswith(word.encode()))

@@ -1,0 +1,32 @@
+"""What a batch of rewards says about how much can be learned from it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from dataflow.samples import EndReason, Sample, group_rows
+
+
+def batch_metrics(
+    values: Sequence[float], samples: Sequence[Sample]
+) -> tuple[tuple[str, float], ...]:
+    """Metrics of a batch.
+
+    ``reward_std``; ``equal_groups``, the share of prompts whose samples all earned the same and
+    therefore teach nothing to group-relative advantages; ``truncated``, the share of samples cut
+    off at the token limit; ``num_tokens_mean``, tokens the policy drew per sample.
+    """
+    if not samples:
+        return ()
+    mean = math.fsum(values) / len(values)
+    variance = math.fsum((value - mean) ** 2 for value in values) / len(values)
+    groups = group_rows(samples)
+    num_equal = sum(len({values[row] for row in rows}) == 1 for rows in groups.values())
+    num_cut = sum(sample.end is EndReason.LENGTH for sample in samples)
+    return (
+        ("reward_std", math.sqrt(variance)),
+        ("equal_groups", num_equal / len(groups)),
+        ("truncated", num_cut / len(samples)),
+        ("num_tokens_mean", sum(sum(sample.policy_mask) for sample in samples) / len(samples)),
+    )

@@ -1,0 +1,129 @@
+"""Verifiers of text: patterns, JSON schemas, mathematics, puzzles of reasoning-gym."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from dataflow.datasets.reasoning_gym import entry_of
+from dataflow.errors import DataError
+from dataflow.extras import load_extra
+from dataflow.samples import Sample
+
+
+@dataclass(frozen=True, slots=True)
+class RegexReward:
+    """1 where a pattern is found; with a group named ``answer``, where that is the gold answer."""
+
+    pattern: str
+    """Regular expression of Python's `re`, searched for with DOTALL; the last match counts."""
+
+    def __post_init__(self) -> None:
+        try:
+            re.compile(self.pattern)
+        except re.error as error:
+            raise DataError(
+                f"the pattern {self.pattern!r} is no regular expression ({error}); correct it"
+            ) from error
+
+    def __call__(self, sample: Sample) -> float:
+        """Reward of one sample."""
+        found = list(re.finditer(self.pattern, sample.text, re.DOTALL))
+        if not found:
+            return 0.0
+        if "answer" not in found[-1].groupdict():
+            return 1.0
+        return float((found[-1]["answer"] or "").strip() == gold_of(sample))
+
+
+@dataclass(frozen=True, slots=True)
+class JsonSchemaReward:
+    """1 where a completion is JSON that follows a schema, half where it is JSON at all."""
+
+    schema: Mapping[str, object]
+    """JSON schema, draft 2020-12."""
+
+    def __call__(self, sample: Sample) -> float:
+        """Reward of one sample."""
+        library = load_extra("jsonschema", "tasks", "a JSON schema reward")
+        try:
+            value = json.loads(sample.text)
+        except ValueError:
+            return 0.0
+        is_valid = library.Draft202012Validator(dict(self.schema)).is_valid(value)
+        return 1.0 if is_valid else 0.5
+
+
+@dataclass(frozen=True, slots=True)
+class MathReward:
+    """1 where math-verify finds the completion equal to the gold answer.
+
+    math-verify's own time limits use signals, which work in the main thread only and elsewhere
+    make every score silently 0; they are off here. Wrap the reward in
+    `dataflow.rewards.IsolatedReward`, whose process is killed at its limit.
+    """
+
+    def __call__(self, sample: Sample) -> float:
+        """Reward of one sample."""
+        library = load_extra("math_verify", "tasks", "a mathematics reward")
+        gold = library.parse(f"${gold_of(sample)}$", parsing_timeout=None, raise_on_error=True)
+        if not gold:
+            raise DataError(
+                f"prompt {sample.prompt.index}: its gold answer {sample.prompt.answer!r} is no "
+                "mathematics; correct the data set"
+            )
+        # What a policy writes may be anything: garbage is a wrong answer, not an error.
+        found = library.parse(sample.text, parsing_timeout=None)
+        return float(library.verify(gold, found, timeout_seconds=None))
+
+
+@dataclass(frozen=True, slots=True)
+class ReasoningGymReward:
+    """The score of reasoning-gym's own verifier, in [0, 1].
+
+    Where it raises on what a policy wrote (``prime_factorization`` does), the score is 0. With
+    `is_exact` only the gold answer counts: ``number_sorting`` accepts numbers that are off by one,
+    which policies learn to exploit.
+    """
+
+    mark: str = ""
+    """Text after which the answer stands; where it does not occur, or is empty, the whole
+    completion is the answer."""
+    is_exact: bool = False
+
+    def __call__(self, sample: Sample) -> float:
+        """Reward of one sample."""
+        text = (sample.text.rpartition(self.mark)[2] if self.mark else sample.text).strip()
+        if self.is_exact:
+            return float(text == gold_of(sample))
+        entry = entry_of(sample.prompt)
+        library = load_extra("reasoning_gym", "tasks", "a reasoning-gym reward")
+        scorer = library.get_score_answer_fn(entry["metadata"]["source_dataset"])
+        try:
+            return float(scorer(answer=text, entry=entry))
+        except Exception as error:  # noqa: BLE001 (a scorer that trips over garbage)
+            return _wrong(error)
+
+
+def gold_of(sample: Sample) -> str:
+    """Gold answer of a sample's prompt.
+
+    Raises
+    ------
+    DataError
+        It has none.
+    """
+    if not sample.prompt.answer:
+        raise DataError(
+            f"prompt {sample.prompt.index} ({sample.prompt.text!r}) has no gold answer; this "
+            "verifier needs one"
+        )
+    return sample.prompt.answer
+
+
+def _wrong(error: Exception) -> float:
+    """Score of an answer the scorer cannot read."""
+    del error
+    return 0.0

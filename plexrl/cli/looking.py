@@ -1,0 +1,112 @@
+"""The commands `plexrl status`, `plexrl top` and `plexrl trace`: a look at a running cluster."""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+
+from plexrl.cli.attached import attached
+from plexrl.cli.guarding import guarded
+from plexrl.cli.live import Display, panel
+from plexrl.cli.occupancy import BusyWindow
+from plexrl.dashboard.perfetto import write_perfetto
+from plexrl.dashboard.source import Reading
+from plexrl.dashboard.statusjson import status_json
+from plexrl.dashboard.tally import Tally
+from plexrl.runtime.client import Cluster
+
+PLAIN_WIDTH = 140
+"""Columns where the output is no terminal: wide enough for what a job waits for."""
+
+Address = Annotated[
+    str | None,
+    typer.Argument(
+        help="Address of the Dask scheduler, such as tcp://127.0.0.1:8786; by default "
+        "DASK_SCHEDULER_ADDRESS.",
+        show_default=False,
+    ),
+]
+Json = Annotated[
+    bool, typer.Option("--json", help="Print one JSON object on standard output, nothing else.")
+]
+
+
+def register(app: typer.Typer) -> None:
+    """Add the commands."""
+    app.command()(status)
+    app.command()(top)
+    app.command()(trace)
+
+
+def status(address: Address = None, is_json: Json = False) -> None:
+    """Show jobs, groups and the plan of a running cluster, once."""
+    with guarded(Console(stderr=True), is_json=is_json), attached(address) as cluster:
+        if is_json:
+            sys.stdout.write(json.dumps(status_json(reading(cluster)), default=str) + "\n")
+            return
+        found = cluster.status()
+        console = Console(width=None if sys.stdout.isatty() else PLAIN_WIDTH)
+        console.print(panel(found, list(found.jobs), BusyWindow().add(found), ""))
+
+
+def top(
+    address: Address = None,
+    every_s: Annotated[
+        float, typer.Option("--every", min=0.1, help="Seconds between looks.")
+    ] = 0.5,
+    num_looks: Annotated[
+        int, typer.Option("--looks", min=0, help="Stop after so many looks; 0 never stops.")
+    ] = 0,
+) -> None:
+    """Watch a running cluster until Ctrl-C."""
+    with guarded(Console(stderr=True), is_json=False), attached(address) as cluster:
+        try:
+            with Display(Console(), title="") as display:
+                _watch(cluster, display, every_s, num_looks)
+        except KeyboardInterrupt:
+            return
+
+
+def _watch(cluster: Cluster, display: Display, every_s: float, num_looks: int) -> None:
+    seen = 0
+    while True:
+        display.update(cluster.status())
+        seen += 1
+        if seen == num_looks:
+            return
+        time.sleep(every_s)
+
+
+def trace(
+    address: Address = None,
+    output: Annotated[
+        Path, typer.Option("--output", "-o", help="File to write, for ui.perfetto.dev.")
+    ] = Path("plexrl-trace.json"),
+    is_json: Json = False,
+) -> None:
+    """Write what ran so far as a Chrome trace."""
+    with guarded(Console(stderr=True), is_json=is_json), attached(address) as cluster:
+        found = cluster.trace()
+        write_perfetto(output, found.leases, found.iterations)
+        told = {
+            "file": str(output),
+            "leases": len(found.leases),
+            "iterations": len(found.iterations),
+        }
+        if is_json:
+            sys.stdout.write(json.dumps(told) + "\n")
+        else:
+            sys.stdout.write(f"{output}: {len(found.leases)} leases; open it in ui.perfetto.dev\n")
+
+
+def reading(cluster: Cluster) -> Reading:
+    """One look at a cluster over the network."""
+    tally = Tally()
+    tally.add(cluster.trace().leases)
+    return Reading(1, cluster.status(), tally)

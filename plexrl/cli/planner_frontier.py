@@ -1,0 +1,64 @@
+"""What other slowdown limits would cost or save."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, replace
+
+import solver
+
+LIMITS_PERMILLE = (1050, 1100, 1200, 1300, 1500, 2000)
+"""Limits tried: from hardly any slowdown to twice as long."""
+
+
+@dataclass(frozen=True, slots=True)
+class FrontierPoint:
+    """The greedy plan under one limit for all jobs."""
+
+    slowdown_limit: float
+    objective_s: float | None
+    """Priced group-seconds in which each job passes one iteration; None without a plan."""
+    saving: float | None
+    """Share of that saved over a group of its own for each job."""
+    num_groups: int | None
+    reason: str
+    """Why there is no plan; empty where there is one."""
+
+    def to_json(self) -> dict[str, object]:
+        """The point as JSON types."""
+        return asdict(self)
+
+
+def frontier(problem: solver.Problem, seed: int) -> tuple[FrontierPoint, ...]:
+    """Plan at once (without the solver's process) under each limit."""
+    return tuple(_point(problem, limit, seed) for limit in LIMITS_PERMILLE)
+
+
+def dedicated_ticks(problem: solver.Problem) -> int:
+    """Priced group-ticks of one iteration of each job, each on the cheapest group it fits."""
+    total = 0
+    for job in problem.jobs:
+        prices = [
+            group.price
+            for group in problem.groups
+            if job.pool in {None, group.pool}
+            and job.pinned_group in {None, group.id}
+            and job.memory_bytes <= group.memory_bytes
+        ]
+        total += min(prices, default=0) * job.alone_ticks
+    return total
+
+
+def saving_of(problem: solver.Problem, plan: solver.Plan) -> float:
+    """Share of priced group-time per iteration that a plan saves over dedicated groups."""
+    return 1 - plan.objective_ticks / dedicated_ticks(problem)
+
+
+def _point(problem: solver.Problem, limit: int, seed: int) -> FrontierPoint:
+    jobs = tuple(replace(job, slowdown_limit_permille=limit) for job in problem.jobs)
+    other = replace(problem, jobs=jobs)
+    result = solver.plan(other, budget_s=0.0, seed=seed)
+    if result.plan is None:
+        return FrontierPoint(limit / 1000, None, None, None, result.reason)
+    groups = set(result.plan.placement.values())
+    saved = saving_of(other, result.plan)
+    return FrontierPoint(limit / 1000, result.plan.objective_ticks / 1000, saved, len(groups), "")

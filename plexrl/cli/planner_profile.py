@@ -1,0 +1,124 @@
+"""Fits a planning problem to the log of a run: our own, or a CSV of the same columns."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.csv as pa_csv
+import pyarrow.parquet as pq
+
+import solver
+from plexrl.errors import InputError
+from plexrl.planning.facts import PlannedJob
+from plexrl.planning.profiles import JobProfile, OpEstimate
+from solver.dispatch.events import TICKS_PER_S
+from solver.trace import LeaseRecord, Outcome
+
+DEFAULT_LIMIT = 2.0
+"""Slowdown limit where the user gives none: as for jobs without one."""
+NEEDED = ("job", "op", "iteration", "group", "ready_s", "started_s", "ended_s")
+"""Columns a log must have; ``swap_s``, ``outcome`` and ``run`` are read if they are there."""
+
+
+def problem_of_log(path: Path, *, slowdown_limit: float, memory_gb: float) -> solver.Problem:
+    """Medians of a run's ops and waits, as a problem.
+
+    Parameters
+    ----------
+    path
+        Output folder of a run, its ``leases.parquet``, or a CSV with the columns `NEEDED`. Where
+        jobs ran both alone and shared, the shared run counts, since only it has switches.
+    slowdown_limit
+        Of every job.
+    memory_gb
+        Of every group; a log does not tell it.
+
+    Raises
+    ------
+    InputError
+        It cannot be read, lacks a column, or holds no whole iteration of a job.
+    """
+    rows = _rows(path)
+    profiles: dict[str, JobProfile] = {}
+    groups: dict[str, None] = {}
+    for record in sorted((_record(path, row) for row in rows), key=lambda lease: lease.ended_s):
+        job = profiles.setdefault(record.job, JobProfile(PlannedJob(record.job)))
+        job.observe(record)
+        groups[record.group] = None
+    jobs = []
+    for name, profile in profiles.items():
+        estimates = profile.estimates()
+        if not estimates:
+            raise InputError(
+                f"{path} holds no whole iteration of job {name!r}; give the log of a longer run"
+            )
+        jobs.append(_job(name, estimates, slowdown_limit))
+    try:
+        return solver.Problem(
+            tuple(solver.Group(name, max(round(memory_gb * 1e9), 1)) for name in sorted(groups)),
+            tuple(jobs),
+        )
+    except solver.ProblemError as error:
+        raise InputError(f"{path}: {error}") from error
+
+
+def _job(name: str, estimates: Iterable[OpEstimate], slowdown_limit: float) -> solver.Job:
+    return solver.Job(
+        id=name,
+        ops=tuple(
+            solver.Op(
+                name=entry.op,
+                duration_ticks=max(round(entry.busy_s * TICKS_PER_S), 1),
+                wait_ticks=max(round(entry.wait_s * TICKS_PER_S), 0),
+                switch_ticks=max(round(entry.swap_s * TICKS_PER_S), 0),
+            )
+            for entry in estimates
+        ),
+        memory_bytes=0,
+        slowdown_limit_permille=round(slowdown_limit * 1000),
+    )
+
+
+def _rows(path: Path) -> list[dict[str, Any]]:
+    file = path / "leases.parquet" if path.is_dir() else path
+    try:
+        table = pa_csv.read_csv(file) if file.suffix == ".csv" else pq.read_table(file)
+    except (OSError, pa.ArrowException) as error:
+        raise InputError(
+            f"{file} cannot be read as a log ({error}); give an output folder of plexrl run or "
+            "demo, a leases.parquet, or a CSV"
+        ) from error
+    missing = [name for name in NEEDED if name not in table.column_names]
+    if missing:
+        raise InputError(f"{file} lacks the column {missing[0]!r}; a log has {', '.join(NEEDED)}")
+    rows: list[dict[str, Any]] = table.to_pylist()
+    if any(row.get("run") == "shared" for row in rows):
+        rows = [row for row in rows if row["run"] == "shared"]
+    if not rows:
+        raise InputError(f"{file} has no rows; give the log of a run that had leases")
+    return rows
+
+
+def _record(path: Path, row: Mapping[str, Any]) -> LeaseRecord:
+    try:
+        return LeaseRecord(
+            id=f"{row['job']}:{row['iteration']}:{row['op']}",
+            job=str(row["job"]),
+            model="",
+            op=str(row["op"]),
+            iteration=int(row["iteration"]),
+            version=0,
+            group=str(row["group"]),
+            ready_s=float(row["ready_s"]),
+            started_s=float(row["started_s"]),
+            ended_s=float(row["ended_s"]),
+            swap_s=float(row.get("swap_s") or 0.0),
+            swap_source="host",
+            swap_bytes=0,
+            outcome=Outcome(row.get("outcome") or "done"),
+        )
+    except (TypeError, ValueError) as error:
+        raise InputError(f"{path} has a row that is no lease ({error}): {dict(row)}") from error

@@ -1,0 +1,151 @@
+"""Runs a plan in simulation, beside other ways to serve the same placement."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import asdict, dataclass
+from statistics import fmean
+
+import solver
+from plexrl.planning.proposals import dispatch_plan
+from solver.dispatch.events import TICKS_PER_S, DispatchPlan
+from solver.dispatch.rules import FirstReady, LargestLagFirst, PlanOrderWithBackfill
+from solver.dispatch.views import Rule
+from solver.policies import StrictOrder
+from solver.simulate import SimJob, SimOp, Tape
+from solver.simulate import simulate as run
+from solver.workloads import Tail, length_ticks
+
+
+@dataclass(frozen=True, slots=True)
+class Noise:
+    """How lengths vary round what the problem says."""
+
+    duration_cv: float
+    wait_cv: float
+    is_heavy: bool = False
+    """Pareto instead of lognormal."""
+
+    def tape(self, job: solver.Job, seed: int, iterations: int) -> Tape:
+        """Lengths of a job's ops and waits: a function of job and seed alone."""
+        rng = random.Random(f"{seed}:{job.id}")
+        tail = Tail.PARETO if self.is_heavy else Tail.LOGNORMAL
+        return tuple(
+            tuple(
+                (
+                    max(length_ticks(rng, op.duration_ticks, self.duration_cv, tail), 1),
+                    length_ticks(rng, op.wait_ticks, self.wait_cv, tail),
+                )
+                for op in job.ops
+            )
+            for _ in range(iterations)
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Rehearsal:
+    """One way to serve, over all groups, jobs and seeds."""
+
+    name: str
+    slowdown_mean: float
+    slowdown_worst: float
+    attainment: float
+    """Share of (job, seed) whose mean iteration is within its limit times that alone."""
+    saving: float
+    """Share of priced group-time per unit of work saved over a group of its own for each job."""
+    slowdowns: dict[str, float]
+    """Job → mean slowdown over seeds."""
+
+    def to_json(self) -> dict[str, object]:
+        """The row as JSON types."""
+        return asdict(self)
+
+
+RULES: tuple[tuple[str, bool, Rule], ...] = (
+    ("plan order, backfill", True, PlanOrderWithBackfill()),
+    ("strict plan", True, StrictOrder()),
+    ("largest lag first", False, LargestLagFirst()),
+    ("first ready", False, FirstReady()),
+)
+"""Name, whether it knows the plan, and the rule."""
+
+
+def rehearse(
+    problem: solver.Problem,
+    plan: solver.Plan,
+    noise: Noise,
+    *,
+    cycles: int,
+    seeds: Iterable[int],
+    progress: Callable[[str], object] = lambda _text: None,
+) -> tuple[Rehearsal, ...]:
+    """Run the placement of a plan under each rule, all with the same draws."""
+    seeds = tuple(seeds)
+    found = []
+    for name, is_planned, rule in RULES:
+        progress(f"simulating {name}, {len(seeds)} seeds of {cycles} cycles")
+        orders = dispatch_plan(problem, plan) if is_planned else DispatchPlan()
+        runs = [_slowdowns(problem, plan, orders, rule, noise, cycles, seed) for seed in seeds]
+        found.append(_row(problem, plan, name, runs))
+    return tuple(found)
+
+
+def _slowdowns(
+    problem: solver.Problem,
+    plan: solver.Plan,
+    orders: DispatchPlan,
+    rule: Rule,
+    noise: Noise,
+    cycles: int,
+    seed: int,
+) -> dict[str, float]:
+    """Job → slowdown; each group runs by itself, since none meets another."""
+    slowdowns: dict[str, float] = {}
+    for group in dict.fromkeys(plan.placement.values()):
+        jobs = [job for job in problem.jobs if plan.placement[job.id] == group]
+        until = cycles * max(job.limit_ticks for job in jobs)
+        # Limits of a thousandfold would make the horizon endless.
+        until = min(until, cycles * 4 * sum(job.alone_ticks for job in jobs))
+        known = {name: order for name, order in orders.orders.items() if name == group}
+        simulated = [_sim_job(job, group, noise, seed, until) for job in jobs]
+        done = run(simulated, DispatchPlan(known), rule, seed=seed, until_s=until / TICKS_PER_S)
+        slowdowns |= done.slowdowns
+    return slowdowns
+
+
+def _sim_job(job: solver.Job, group: str, noise: Noise, seed: int, until: int) -> SimJob:
+    iterations = int(1.5 * until / job.alone_ticks) + 12
+    return SimJob(
+        name=job.id,
+        ops=tuple(
+            SimOp(
+                op.name,
+                op.duration_ticks / TICKS_PER_S,
+                op.wait_ticks / TICKS_PER_S,
+                (group,),
+                op.switch_ticks / TICKS_PER_S,
+            )
+            for op in job.ops
+        ),
+        iterations=iterations,
+        tape=noise.tape(job, seed, iterations),
+    )
+
+
+def _row(
+    problem: solver.Problem, plan: solver.Plan, name: str, runs: Sequence[dict[str, float]]
+) -> Rehearsal:
+    limits = {job.id: job.slowdown_limit_permille / 1000 for job in problem.jobs}
+    every = [(job, value) for row in runs for job, value in row.items()]
+    price = {job.id: problem.group(plan.placement[job.id]).price for job in problem.jobs}
+    work = sum(price[job] / value for job, value in every) / len(runs)
+    used = sum(problem.group(group).price for group in set(plan.placement.values()))
+    return Rehearsal(
+        name=name,
+        slowdown_mean=fmean(value for _, value in every),
+        slowdown_worst=max(value for _, value in every),
+        attainment=fmean(value <= limits[job] for job, value in every),
+        saving=1 - used / work,
+        slowdowns={job: fmean(row[job] for row in runs) for job in limits},
+    )

@@ -1,0 +1,197 @@
+"""The planner's answers as a person reads them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+
+from rich.console import RenderableType
+from rich.table import Table
+from rich.text import Text
+
+import solver
+from plexrl.cli.planner_frontier import FrontierPoint, saving_of
+from plexrl.cli.planner_rehearsal import Rehearsal
+from solver import report
+from solver.dispatch.events import TICKS_PER_S
+
+MAX_ROWS = 40
+"""Rows of a table at most; what is left out is counted."""
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """What a new plan changes for one job."""
+
+    job: str
+    old_group: str | None
+    """None: it is new."""
+    new_group: str | None
+    """None: it is gone."""
+    old_slowdown: float | None
+    new_slowdown: float | None
+
+    def to_json(self) -> dict[str, object]:
+        """The change as JSON types."""
+        return asdict(self)
+
+
+@dataclass(frozen=True, slots=True)
+class Changes:
+    """What a new plan changes."""
+
+    rows: tuple[Change, ...]
+    """Jobs whose group or slowdown differs."""
+    old_objective_s: float
+    new_objective_s: float
+
+    def table(self) -> RenderableType:
+        """The changes as a table."""
+        title = f"Changes: objective {self.old_objective_s:.5g} → {self.new_objective_s:.5g}"
+        table = _table(title, "job", "from", "to", "slowdown", "→", left=3)
+        for row in self.rows[:MAX_ROWS]:
+            table.add_row(
+                row.job,
+                row.old_group or "(new)",
+                row.new_group or "(gone)",
+                _number(row.old_slowdown),
+                _number(row.new_slowdown),
+            )
+        _close(table, len(self.rows))
+        return table if self.rows else Text(f"{title}; nothing else changes")
+
+
+def changes(old: solver.Plan, new: solver.Plan) -> Changes:
+    """Compare two plans job by job."""
+    found = []
+    for job in sorted({*old.placement, *new.placement}):
+        row = Change(
+            job,
+            old.placement.get(job),
+            new.placement.get(job),
+            _permille(old.slowdowns_permille.get(job)),
+            _permille(new.slowdowns_permille.get(job)),
+        )
+        if (row.old_group, row.old_slowdown) != (row.new_group, row.new_slowdown):
+            found.append(row)
+    return Changes(
+        tuple(found), old.objective_ticks / TICKS_PER_S, new.objective_ticks / TICKS_PER_S
+    )
+
+
+def plan_tables(problem: solver.Problem, result: solver.Result) -> list[RenderableType]:
+    """Groups, jobs and what is proven; or why there is no plan."""
+    plan = result.plan
+    if plan is None:
+        return [Text(f"no plan ({result.status}): {result.reason}", style="bold red")]
+    groups = _table("Groups", "group", "jobs", "cycle s", "busy", "switches", left=2)
+    every = report.loads(problem, plan)
+    for load in every[:MAX_ROWS]:
+        groups.add_row(
+            load.group,
+            ", ".join(load.jobs),
+            f"{load.cycle_ticks / TICKS_PER_S:.2f}",
+            f"{load.busy_share:.0%}",
+            f"{load.switch_ticks / load.cycle_ticks:.1%}",
+        )
+    _close(groups, len(every))
+    return [groups, _jobs(problem, plan), _proof(problem, plan, result)]
+
+
+def rehearsal_table(rows: Sequence[Rehearsal]) -> RenderableType:
+    """One row a way to serve."""
+    table = _table(
+        "Simulated, same draws for all", "rule", "mean slowdown", "worst", "within limit", "saving"
+    )
+    for row in rows:
+        table.add_row(
+            row.name,
+            f"{row.slowdown_mean:.3f}",
+            f"{row.slowdown_worst:.3f}",
+            f"{row.attainment:.1%}",
+            f"{row.saving:.1%}",
+        )
+    table.caption = "saving: group-time per unit of work, against a group of its own for each job"
+    return table
+
+
+def frontier_table(points: Sequence[FrontierPoint]) -> RenderableType:
+    """Saving against slowdown limit."""
+    table = _table("If every job had this slowdown limit", "limit", "groups", "objective", "saving")
+    for point in points:
+        table.add_row(
+            f"{point.slowdown_limit:g}",
+            "-" if point.num_groups is None else str(point.num_groups),
+            "no plan" if point.objective_s is None else f"{point.objective_s:.5g}",
+            "-" if point.saving is None else f"{point.saving:.1%}",
+        )
+    return table
+
+
+def verification_table(found: solver.Verification) -> RenderableType:
+    """Valid, or what is broken."""
+    if found.is_valid:
+        return Text("valid: the plan keeps every requirement of the problem", style="green")
+    return Text("\n".join(f"broken: {text}" for text in found.violations), style="bold red")
+
+
+def _jobs(problem: solver.Problem, plan: solver.Plan) -> RenderableType:
+    table = _table("Jobs", "job", "group", "alone s", "planned s", "slowdown", "limit", left=2)
+    cycles = {timeline.group: timeline.cycle_ticks for timeline in plan.timelines}
+    for job in problem.jobs[:MAX_ROWS]:
+        table.add_row(
+            job.id,
+            plan.placement[job.id],
+            f"{job.alone_ticks / TICKS_PER_S:.2f}",
+            f"{cycles[plan.placement[job.id]] / TICKS_PER_S:.2f}",
+            f"{plan.slowdowns_permille[job.id] / 1000:.3f}",
+            f"{job.slowdown_limit_permille / 1000:.3f}",
+        )
+    _close(table, len(problem.jobs))
+    return table
+
+
+def _proof(problem: solver.Problem, plan: solver.Plan, result: solver.Result) -> RenderableType:
+    bound = "none"
+    if result.bound_ticks is not None and result.gap is not None:
+        bound = (
+            f"{result.bound_ticks / TICKS_PER_S:.5g} ({result.bound_class}), gap {result.gap:.2%}"
+        )
+    lines = [
+        ("status", f"{result.status}, by {result.source}, in {result.seconds:.2f} s"),
+        ("objective", f"{plan.objective_ticks / TICKS_PER_S:.5g} priced group-seconds"),
+        ("bound", bound),
+        ("saving", f"{saving_of(problem, plan):.1%} of group-time against one group per job"),
+        ("verified", "independently" if result.is_verified else "no"),
+    ]
+    if result.reason:
+        lines.append(("note", result.reason))
+    return Text("\n".join(f"{name:10} {value}" for name, value in lines))
+
+
+def _table(title: str, *columns: str, left: int = 1) -> Table:
+    table = Table(
+        title=title,
+        title_justify="left",
+        title_style="bold",
+        caption_justify="left",
+        box=None,
+        pad_edge=False,
+        min_width=90,
+    )
+    for place, name in enumerate(columns):
+        table.add_column(name, justify="left" if place < left else "right", header_style="dim")
+    return table
+
+
+def _close(table: Table, total: int) -> None:
+    if total > MAX_ROWS:
+        table.caption = f"and {total - MAX_ROWS} more (--json has all)"
+
+
+def _permille(value: int | None) -> float | None:
+    return None if value is None else value / 1000
+
+
+def _number(value: float | None) -> str:
+    return "-" if value is None else f"{value:.3f}"

@@ -1,0 +1,69 @@
+"""From a problem and its result to what the report page shows."""
+
+from __future__ import annotations
+
+import solver
+from plexrl.cli.planner_frontier import frontier, saving_of
+from plexrl.dashboard.planreport import GapRow, JobRow, PlannedSpan, PlanReport
+from solver import report
+from solver.dispatch.events import TICKS_PER_S
+
+
+def report_of(problem: solver.Problem, result: solver.Result) -> PlanReport:
+    """The page's view of a result that has a plan."""
+    plan = result.plan
+    assert plan is not None
+    gap = "not proven" if result.gap is None else f"{result.gap:.1%} ({result.bound_class})"
+    return PlanReport(
+        title=f"Plan for {len(problem.jobs)} jobs",
+        facts=(
+            ("status", str(result.status)),
+            ("made by", str(result.source)),
+            ("groups used", f"{len(plan.timelines)} of {len(problem.groups)}"),
+            ("gap to the bound", gap),
+            ("group-time saved", f"{saving_of(problem, plan):.1%} of one group per job"),
+            ("verified", "yes, independently" if result.is_verified else "no"),
+        ),
+        spans=tuple(
+            PlannedSpan(
+                bar.group,
+                bar.job,
+                bar.op,
+                bar.start_ticks / TICKS_PER_S,
+                bar.end_ticks / TICKS_PER_S,
+                bar.is_switch,
+            )
+            for bar in report.bars(problem, plan)
+        ),
+        jobs=tuple(
+            JobRow(
+                job.id,
+                plan.placement[job.id],
+                plan.slowdowns_permille[job.id] / 1000,
+                job.slowdown_limit_permille / 1000,
+                job.alone_ticks / TICKS_PER_S,
+            )
+            for job in problem.jobs
+        ),
+        gaps=tuple(
+            GapRow(
+                gap.job,
+                gap.after_op,
+                gap.length_ticks / TICKS_PER_S,
+                gap.filled_ticks / gap.length_ticks,
+                tuple((job, ticks / TICKS_PER_S) for job, ticks in gap.filled),
+            )
+            for gap in report.gaps(problem, plan)
+        ),
+        overlaps=report.overlaps(problem, plan),
+        progress=tuple(
+            (entry.seconds, entry.objective_ticks / TICKS_PER_S) for entry in result.incumbents
+        ),
+        seconds=result.seconds,
+        bound_s=None if result.bound_ticks is None else result.bound_ticks / TICKS_PER_S,
+        frontier=tuple(
+            (point.slowdown_limit, point.saving)
+            for point in frontier(problem, 0)
+            if point.saving is not None
+        ),
+    )

@@ -1,0 +1,268 @@
+"""Reads and writes planning problems as people write them: YAML or JSON, seconds and gigabytes."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterable, Iterator, Mapping
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import yaml
+from jsonschema import Draft202012Validator, ValidationError
+from jsonschema.exceptions import best_match
+
+import solver
+from plexrl.errors import InputError
+from plexrl.spelling import hint
+from solver.dispatch.events import TICKS_PER_S
+
+SCHEMA = Path(__file__).with_name("problem.schema.json")
+"""The published schema."""
+GB = 10**9
+PRICE_UNITS = 100
+"""Integer price units per unit of the file: cents of a dollar."""
+MAX_FILE_BYTES = 64 * 2**20
+"""Largest file read: a hundred thousand jobs take less."""
+
+_Path = tuple[str | int, ...]
+
+EXAMPLE = """\
+# Three jobs and two groups. Plan it:  plexrl plan problem.yaml
+format: 1
+groups:
+  - name: node          # node-0 and node-1
+    count: 2
+    memory_gb: 1536     # host memory for the states of the jobs placed there
+    price: 42.24        # per hour, in any unit
+    max_jobs: 5
+jobs:
+  - name: math
+    slowdown_limit: 1.5 # an iteration may take 1.5 times as long as alone
+    memory_gb: 275
+    ops:                # in the order of the loop; after the last comes the first again
+      - {name: rollout, duration_s: 180, wait_s: 20, switch_s: 1}
+      - {name: train, duration_s: 60, wait_s: 5, switch_s: 4}
+  - name: agent
+    slowdown_limit: 1.5
+    memory_gb: 490
+    ops:
+      - {name: rollout.0, duration_s: 60, wait_s: 180, switch_s: 2}   # tools run in the wait
+      - {name: rollout.1, duration_s: 60, wait_s: 120, switch_s: 2}
+      - {name: train, duration_s: 50, switch_s: 6}
+  - name: search
+    slowdown_limit: 1.5
+    memory_gb: 240
+    ops:
+      - {name: rollout, duration_s: 30, wait_s: 260, switch_s: 1}
+      - {name: train, duration_s: 70, switch_s: 4}
+"""
+
+
+def read_problem(path: str | Path) -> solver.Problem:
+    """Read a problem file, or what `solver.Problem.to_json` wrote.
+
+    Raises
+    ------
+    InputError
+        It cannot be read, is no mapping, breaks the schema, or contradicts itself; the message
+        names the file, the path inside it, the value found and the remedy.
+    """
+    path = Path(path)
+    data = load(path)
+    if not isinstance(data, Mapping):
+        raise InputError(f"{path}: the file is {_shown(data)}; give a mapping with groups and jobs")
+    for inside, value in _numbers(data, ()):
+        if not math.isfinite(value):
+            raise InputError(f"{path}: {_dotted(inside)} is {value}; give a finite number")
+    try:
+        if _is_internal(data):
+            return solver.Problem.from_json(data)
+        worst = best_match(_validator().iter_errors(data))
+        if worst is not None:
+            raise _explained(path, worst)
+        return _problem(data)
+    except solver.ProblemError as error:
+        raise InputError(f"{path}: {error}") from error
+
+
+def read_plan(path: str | Path) -> solver.Plan:
+    """Read a plan: what ``plexrl plan --output`` or ``--json`` wrote.
+
+    Raises
+    ------
+    InputError
+        It cannot be read, or is no plan.
+    """
+    path = Path(path)
+    data = load(path)
+    if isinstance(data, Mapping) and isinstance(data.get("plan"), Mapping):
+        data = data["plan"]
+    try:
+        return solver.Plan.from_json(data)
+    except solver.PlanError as error:
+        raise InputError(f"{path}: {error}") from error
+
+
+def load(path: Path) -> object:
+    """Parse a YAML or JSON file.
+
+    Raises
+    ------
+    InputError
+        It cannot be read, is too large, or is neither.
+    """
+    try:
+        if path.stat().st_size > MAX_FILE_BYTES:
+            raise InputError(f"{path} has over {MAX_FILE_BYTES >> 20} MiB; give a smaller file")
+        text = path.read_text(encoding="utf-8")
+    except OSError as error:
+        raise InputError(f"{path} cannot be read ({error.strerror}); check the name") from error
+    except UnicodeDecodeError as error:
+        raise InputError(f"{path} is not UTF-8 text; give YAML or JSON") from error
+    try:
+        if text.lstrip().startswith("{"):
+            return json.loads(text)
+        return yaml.safe_load(text)
+    except (yaml.YAMLError, ValueError, RecursionError) as error:
+        mark = getattr(error, "problem_mark", None)
+        place = f" at line {mark.line + 1}, column {mark.column + 1}" if mark else ""
+        reason = getattr(error, "problem", None) or str(error)
+        raise InputError(f"{path} is neither YAML nor JSON{place}: {reason}") from error
+
+
+def to_file(problem: solver.Problem) -> str:
+    """The problem as a file that `read_problem` reads back equal."""
+    groups = [
+        {
+            "name": group.id,
+            "pool": group.pool,
+            "memory_gb": group.memory_bytes / GB,
+            "price": group.price / PRICE_UNITS,
+            **({} if group.max_jobs is None else {"max_jobs": group.max_jobs}),
+        }
+        for group in problem.groups
+    ]
+    jobs = [_job_entry(job) for job in problem.jobs]
+    data: dict[str, object] = {"format": 1, "groups": groups, "jobs": jobs}
+    if problem.current:
+        data["current"] = dict(problem.current)
+    return yaml.safe_dump(data, sort_keys=False)
+
+
+def _job_entry(job: solver.Job) -> dict[str, object]:
+    ops = [
+        {
+            "name": op.name,
+            "duration_s": op.duration_ticks / TICKS_PER_S,
+            "wait_s": op.wait_ticks / TICKS_PER_S,
+            "switch_s": op.switch_ticks / TICKS_PER_S,
+        }
+        for op in job.ops
+    ]
+    optional = {"pool": job.pool, "group": job.pinned_group, "apart_from": list(job.forbids)}
+    return {
+        "name": job.id,
+        "slowdown_limit": job.slowdown_limit_permille / 1000,
+        "memory_gb": job.memory_bytes / GB,
+        "weight": job.weight,
+        **{key: value for key, value in optional.items() if value},
+        "ops": ops,
+    }
+
+
+def _is_internal(data: Mapping[str, Any]) -> bool:
+    jobs = data.get("jobs")
+    return "current" in data and isinstance(jobs, list) and all("id" in job for job in jobs)
+
+
+def _problem(data: Mapping[str, Any]) -> solver.Problem:
+    groups = [group for entry in data["groups"] for group in _groups(entry)]
+    return solver.Problem(
+        groups=tuple(groups),
+        jobs=tuple(_job(entry) for entry in data["jobs"]),
+        current=data.get("current"),
+    )
+
+
+def _groups(entry: Mapping[str, Any]) -> Iterator[solver.Group]:
+    names = [entry["name"]]
+    if "count" in entry:
+        names = [f"{entry['name']}-{index}" for index in range(entry["count"])]
+    for name in names:
+        yield solver.Group(
+            id=name,
+            memory_bytes=max(round(entry["memory_gb"] * GB), 1),
+            pool=entry.get("pool", "default"),
+            max_jobs=entry.get("max_jobs"),
+            price=max(round(entry.get("price", 1) * PRICE_UNITS), 1),
+        )
+
+
+def _job(entry: Mapping[str, Any]) -> solver.Job:
+    return solver.Job(
+        id=entry["name"],
+        ops=tuple(
+            solver.Op(
+                name=op["name"],
+                duration_ticks=round(op["duration_s"] * TICKS_PER_S),
+                wait_ticks=round(op.get("wait_s", 0) * TICKS_PER_S),
+                switch_ticks=round(op.get("switch_s", 0) * TICKS_PER_S),
+            )
+            for op in entry["ops"]
+        ),
+        memory_bytes=round(entry.get("memory_gb", 0) * GB),
+        slowdown_limit_permille=round(entry.get("slowdown_limit", 2) * 1000),
+        weight=entry.get("weight", 1),
+        pool=entry.get("pool"),
+        pinned_group=entry.get("group"),
+        forbids=tuple(entry.get("apart_from", ())),
+    )
+
+
+@cache
+def _validator() -> Draft202012Validator:
+    return Draft202012Validator(json.loads(SCHEMA.read_text(encoding="utf-8")))
+
+
+def _numbers(
+    data: object, inside: tuple[str | int, ...]
+) -> Iterator[tuple[tuple[Any, ...], float]]:
+    if isinstance(data, float):
+        yield inside, data
+    elif isinstance(data, Mapping):
+        for key, value in data.items():
+            yield from _numbers(value, (*inside, key))
+    elif isinstance(data, list):
+        for index, value in enumerate(data):
+            yield from _numbers(value, (*inside, index))
+
+
+def _explained(path: Path, error: ValidationError) -> InputError:
+    inside = list(error.absolute_path)
+    schema = error.schema if isinstance(error.schema, Mapping) else {}
+    known = schema.get("properties", {})
+    if error.validator == "additionalProperties" and isinstance(error.instance, Mapping):
+        unknown = next(key for key in error.instance if key not in known)
+        where = _dotted([*inside, unknown])
+        return InputError(f"{path}: {where} is no known key; {hint(str(unknown), known)}")
+    if error.validator == "required" and isinstance(error.instance, Mapping):
+        missing = next(key for key in schema["required"] if key not in error.instance)
+        remedy = known[missing]["description"]
+        return InputError(f"{path}: {_dotted([*inside, missing])} is missing; give {remedy}")
+    remedy = schema.get("description", error.message)
+    where = _dotted(inside) if inside else "the file"
+    return InputError(f"{path}: {where} is {_shown(error.instance)}; give {remedy}")
+
+
+def _dotted(parts: Iterable[str | int]) -> str:
+    text = ""
+    for part in parts:
+        text += f"[{part}]" if isinstance(part, int) else f".{part}"
+    return text.removeprefix(".")
+
+
+def _shown(value: object) -> str:
+    text = json.dumps(value, default=str, ensure_ascii=False)
+    return text if len(text) <= 60 else f"{text[:57]}..."

@@ -1,0 +1,1 @@
+"""Pages inside the dashboard of a Dask scheduler: thin Bokeh over the views."""

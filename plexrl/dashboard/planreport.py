@@ -1,0 +1,292 @@
+"""The page of a plan: one HTML file that needs no network.
+
+Groups' cycles, slowdowns beside their limits, cost against bound over time, saving against
+slowdown limit, each job's gaps and who fills them, pairwise overlap.
+"""
+
+from __future__ import annotations
+
+import html
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from bokeh.embed import file_html
+from bokeh.layouts import column
+from bokeh.models import ColumnDataSource, DataTable, Div, HoverTool, TableColumn, UIElement
+from bokeh.plotting import figure
+from bokeh.resources import INLINE
+
+from plexrl.dashboard.lanes import function_of
+from plexrl.dashboard.palette import SWAP_COLOUR, job_colours, shade
+
+MAX_GROUPS = 60
+"""Groups drawn at most: more lanes than fit on any screen help nobody."""
+MAX_OVERLAP_JOBS = 60
+"""Jobs in the overlap picture at most."""
+_WIDE = {"sizing_mode": "stretch_width"}
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedSpan:
+    """One bar of a group's cycle."""
+
+    group: str
+    job: str
+    op: str
+    start_s: float
+    end_s: float
+    is_switch: bool
+
+
+@dataclass(frozen=True, slots=True)
+class JobRow:
+    """One job."""
+
+    job: str
+    group: str
+    slowdown: float
+    limit: float
+    alone_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class GapRow:
+    """One stretch in which a job does not hold its group."""
+
+    job: str
+    after_op: str
+    length_s: float
+    filled_share: float
+    filled_by: tuple[tuple[str, float], ...]
+    """Other jobs and the seconds they hold the group in it."""
+
+
+@dataclass(frozen=True, slots=True)
+class PlanReport:
+    """Everything the page shows."""
+
+    title: str
+    facts: tuple[tuple[str, str], ...]
+    spans: tuple[PlannedSpan, ...]
+    jobs: tuple[JobRow, ...]
+    gaps: tuple[GapRow, ...]
+    overlaps: Mapping[tuple[str, str], float]
+    """(job, other) → share of the job's gaps in which the other holds the group."""
+    progress: tuple[tuple[float, float], ...] = ()
+    """Seconds and objective of the plans met on the way."""
+    seconds: float = 0.0
+    bound_s: float | None = None
+    frontier: tuple[tuple[float, float], ...] = field(default=())
+    """Slowdown limit and saving."""
+
+
+def write_plan_report(report: PlanReport) -> str:
+    """The page as text."""
+    colours = job_colours([row.job for row in report.jobs])
+    parts: list[UIElement] = [Div(text=_heading(report), **_WIDE), _gantt(report, colours)]
+    parts.append(_slowdowns(report, colours))
+    if report.progress:
+        parts.append(_progress(report))
+    if report.frontier:
+        parts.append(_frontier(report))
+    if report.gaps:
+        parts += [Div(text="<h3>Gaps, and who fills them</h3>", **_WIDE), _gaps(report.gaps)]
+    if report.overlaps:
+        parts.append(_overlaps(report))
+    layout = column(*parts, **_WIDE, styles={"max-width": "1400px", "margin": "0 auto"})
+    return str(file_html(layout, INLINE, report.title))
+
+
+def span_columns(
+    spans: Iterable[PlannedSpan], colours: Mapping[str, str]
+) -> dict[str, list[object]]:
+    """Bars as columns of a plot."""
+    spans = list(spans)
+    return {
+        "group": [span.group for span in spans],
+        "left": [span.start_s for span in spans],
+        "right": [span.end_s for span in spans],
+        "length": [span.end_s - span.start_s for span in spans],
+        "job": [span.job for span in spans],
+        "what": [f"switch to {s.op}" if s.is_switch else s.op for s in spans],
+        "fill": [
+            SWAP_COLOUR if s.is_switch else shade(colours[s.job], _function(s.op)) for s in spans
+        ],
+    }
+
+
+def _function(op: str) -> str:
+    """``rollout.0`` and ``actor.rollout.0`` → ``rollout``."""
+    return function_of(op) if op.count(".") >= 2 else op.split(".", maxsplit=1)[0]
+
+
+def _gantt(report: PlanReport, colours: Mapping[str, str]) -> figure:
+    groups = list(dict.fromkeys(span.group for span in report.spans))[:MAX_GROUPS]
+    shown = [span for span in report.spans if span.group in set(groups)]
+    plot = figure(
+        title="One cycle of each group",
+        height=90 + 34 * max(len(groups), 2),
+        y_range=groups[::-1],
+        x_axis_label="seconds",
+        tools="xpan,xwheel_zoom,reset,save",
+        active_scroll="xwheel_zoom",
+        **_WIDE,
+    )
+    source = ColumnDataSource(span_columns(shown, colours))
+    plot.hbar(
+        y="group",
+        left="left",
+        right="right",
+        height=0.8,
+        source=source,
+        fill_color="fill",
+        line_color="white",
+        line_width=0.4,
+    )
+    tips = [("job", "@job"), ("op", "@what"), ("seconds", "@left{0.0} – @right{0.0}")]
+    plot.add_tools(HoverTool(tooltips=tips))
+    _dress(plot)
+    return plot
+
+
+def _slowdowns(report: PlanReport, colours: Mapping[str, str]) -> figure:
+    rows = sorted(report.jobs, key=lambda row: row.slowdown)
+    plot = figure(
+        title="Slowdown of each job (bar) and its limit (mark)",
+        height=260,
+        x_range=[row.job for row in rows],
+        y_axis_label="iteration shared ÷ alone",
+        tools="xpan,xwheel_zoom,reset,save",
+        **_WIDE,
+    )
+    source = ColumnDataSource(
+        {
+            "job": [row.job for row in rows],
+            "slowdown": [row.slowdown for row in rows],
+            "limit": [row.limit for row in rows],
+            "group": [row.group for row in rows],
+            "fill": [colours[row.job] for row in rows],
+        }
+    )
+    bars = plot.vbar(x="job", top="slowdown", width=0.8, source=source, fill_color="fill")
+    plot.scatter(x="job", y="limit", marker="dash", size=16, source=source, color="#c1121f")
+    tips = [("job", "@job on @group"), ("slowdown", "@slowdown{0.000}"), ("limit", "@limit{0.00}")]
+    plot.add_tools(HoverTool(tooltips=tips, renderers=[bars]))
+    plot.y_range.start = 0
+    plot.xaxis.major_label_orientation = 0.9
+    _dress(plot)
+    return plot
+
+
+def _progress(report: PlanReport) -> figure:
+    plot = figure(
+        title="Best plan and bound while solving",
+        height=220,
+        x_axis_label="seconds",
+        y_axis_label="objective",
+        tools="reset,save",
+        **_WIDE,
+    )
+    seconds = [at for at, _ in report.progress] + [report.seconds]
+    objective = [value for _, value in report.progress]
+    plot.step(seconds, [*objective, objective[-1]], mode="after", legend_label="best plan")
+    if report.bound_s is not None:
+        plot.line(
+            [0.0, report.seconds],
+            [report.bound_s] * 2,
+            color="#c1121f",
+            line_dash="dashed",
+            legend_label="bound",
+        )
+    _dress(plot)
+    return plot
+
+
+def _frontier(report: PlanReport) -> figure:
+    plot = figure(
+        title="What if every job had another slowdown limit (plans without the solver)",
+        height=220,
+        x_axis_label="slowdown limit",
+        y_axis_label="share of group-time saved",
+        tools="reset,save",
+        **_WIDE,
+    )
+    limits, savings = zip(*report.frontier, strict=True)
+    plot.line(limits, savings, line_width=2)
+    plot.scatter(limits, savings, size=7)
+    _dress(plot)
+    return plot
+
+
+def _gaps(rows: Sequence[GapRow]) -> DataTable:
+    source = ColumnDataSource(
+        {
+            "job": [row.job for row in rows],
+            "after": [row.after_op for row in rows],
+            "length": [f"{row.length_s:.1f}" for row in rows],
+            "filled": [f"{row.filled_share:.0%}" for row in rows],
+            "by": [", ".join(f"{job} {s:.1f} s" for job, s in row.filled_by) for row in rows],
+        }
+    )
+    titles = {
+        "job": "job",
+        "after": "gap after",
+        "length": "seconds",
+        "filled": "filled",
+        "by": "by",
+    }
+    columns = [TableColumn(field=name, title=title) for name, title in titles.items()]
+    height = min(60 + 25 * len(rows), 420)
+    return DataTable(source=source, columns=columns, height=height, index_position=None, **_WIDE)
+
+
+def _overlaps(report: PlanReport) -> figure:
+    found = list(dict.fromkeys(job for pair in report.overlaps for job in pair))
+    jobs = found[:MAX_OVERLAP_JOBS]
+    pairs = [(a, b, v) for (a, b), v in report.overlaps.items() if a in jobs and b in jobs]
+    plot = figure(
+        title="Share of a job's gaps (row) in which another (column) holds the group",
+        height=140 + 24 * len(jobs),
+        x_range=jobs,
+        y_range=jobs[::-1],
+        tools="reset,save",
+        **_WIDE,
+    )
+    source = ColumnDataSource(
+        {
+            "job": [a for a, _, _ in pairs],
+            "other": [b for _, b, _ in pairs],
+            "share": [v for _, _, v in pairs],
+            "alpha": [min(max(v, 0.04), 1.0) for _, _, v in pairs],
+        }
+    )
+    plot.rect(
+        x="other",
+        y="job",
+        width=0.95,
+        height=0.95,
+        source=source,
+        fill_color="#0072b2",
+        fill_alpha="alpha",
+        line_color=None,
+    )
+    plot.add_tools(HoverTool(tooltips=[("gaps of", "@job"), ("filled by @other", "@share{0%}")]))
+    plot.xaxis.major_label_orientation = 0.9
+    _dress(plot)
+    return plot
+
+
+def _dress(plot: figure) -> None:
+    plot.toolbar.logo = None
+    plot.outline_line_color = None
+    plot.grid.grid_line_alpha = 0.5
+
+
+def _heading(report: PlanReport) -> str:
+    facts = " · ".join(
+        f"{html.escape(name)} <b>{html.escape(value)}</b>" for name, value in report.facts
+    )
+    return (
+        f'<h2 style="margin:0.4em 0 0.1em;font-weight:600">{html.escape(report.title)}</h2>'
+        f'<div style="margin:0.3em 0 0.6em">{facts}</div>'
+    )

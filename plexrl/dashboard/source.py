@@ -1,0 +1,115 @@
+"""Where pages and metrics get their numbers: one reading shared by all who look.
+
+However many browsers are open, the scheduler's tables are read at most twice a second, and each
+finished lease is counted once.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from plexrl.core.status import ClusterStatus
+from plexrl.dashboard.lanes import AdoptedPlan, adopted_plan
+from plexrl.dashboard.tally import Tally
+from solver.trace import IterationRecord, LeaseRecord
+
+REFRESH_S = 0.5
+"""Seconds between readings: two a second look alive and leave the scheduler alone."""
+
+MAX_PLANS = 64
+"""Plans in force remembered for the planned lanes: at the usual period ten minutes."""
+
+
+class Source(Protocol):
+    """What is known of a cluster; `plexrl.runtime.view.ClusterView` on a scheduler."""
+
+    def now_s(self) -> float:
+        """Seconds since the cluster's clock began."""
+        ...
+
+    def status(self) -> ClusterStatus:
+        """The cluster as it stands."""
+        ...
+
+    def num_leases(self) -> int:
+        """Leases that ended so far."""
+        ...
+
+    def leases(self, first: int) -> Sequence[LeaseRecord]:
+        """Finished leases from the given index on, in order of their end, as far as remembered."""
+        ...
+
+    def iterations(self, job: str) -> Sequence[IterationRecord]:
+        """Committed iterations of a job, in order."""
+        ...
+
+    def plan(self) -> Mapping[str, object]:
+        """The plan in force and the history of solves, as JSON types."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """One look at the cluster."""
+
+    number: int
+    """Counts readings; a page that has drawn this one need not draw it again."""
+    status: ClusterStatus
+    tally: Tally
+    """Totals over all leases so far; grows in place."""
+
+
+class Cockpit:
+    """Reads a source on behalf of all pages of one scheduler.
+
+    Parameters
+    ----------
+    source
+        Where the numbers come from.
+    """
+
+    def __init__(self, source: Source) -> None:
+        self._source = source
+        self._tally = Tally()
+        self._plans: deque[AdoptedPlan] = deque(maxlen=MAX_PLANS)
+        self._reading: Reading | None = None
+        self._num_seen = 0
+
+    def read(self) -> Reading:
+        """The newest reading, at most `REFRESH_S` old."""
+        last = self._reading
+        if last is not None and 0 <= self._source.now_s() - last.status.now_s < REFRESH_S * 0.9:
+            return last
+        status = self._source.status()
+        num_leases = self._source.num_leases()
+        self._tally.add(self._source.leases(self._num_seen))
+        self._num_seen = num_leases
+        self._note_plan(status)
+        number = 1 if last is None else last.number + 1
+        self._reading = Reading(number, status, self._tally)
+        return self._reading
+
+    def now_s(self) -> float:
+        """Seconds since the cluster's clock began."""
+        return self._source.now_s()
+
+    def plans(self) -> tuple[AdoptedPlan, ...]:
+        """Plans seen in force, oldest first."""
+        return tuple(self._plans)
+
+    def plan(self) -> Mapping[str, object]:
+        """The plan in force and the history of solves, as JSON types."""
+        return self._source.plan()
+
+    def iterations(self, job: str) -> Sequence[IterationRecord]:
+        """Committed iterations of a job, in order."""
+        return self._source.iterations(job)
+
+    def _note_plan(self, status: ClusterStatus) -> None:
+        adopted_s = status.plan.adopted_s
+        if adopted_s is None or (self._plans and self._plans[-1].adopted_s == adopted_s):
+            return
+        self._plans.append(adopted_plan(self._source.plan(), adopted_s))

@@ -1,0 +1,1 @@
+"""What each page shows, as plain values: no Bokeh, no Dask."""

@@ -1,0 +1,116 @@
+"""The page of the plan: how good it is, why it was made, and whether it came true."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from plexrl.core.status import ClusterStatus
+
+SOLVES_SHOWN = 50
+"""Past solves listed, newest first."""
+
+CYCLES_SHOWN = 64
+"""Jobs compared at most."""
+
+
+@dataclass(frozen=True, slots=True)
+class PlanSummary:
+    """The plan in force."""
+
+    status: str
+    objective_s: float | None
+    bound_s: float | None
+    bound_class: str
+    gap: float | None
+    """(objective - bound) / objective; 0 is proven optimal in the bound's class."""
+    is_verified: bool
+    age_s: float | None
+    num_solves: int
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class SolveLine:
+    """One solve."""
+
+    number: int
+    reason: str
+    status: str
+    objective_s: float | None
+    bound_s: float | None
+    seconds: float
+    is_verified: bool
+    adopted_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class CycleLine:
+    """A job's cycle under the plan in force: predicted against actual."""
+
+    job: str
+    predicted_s: float | None
+    actual_s: float | None
+    num_iterations: int
+
+    @property
+    def ratio(self) -> float | None:
+        """Actual over predicted; None until both are known."""
+        if not self.predicted_s or self.actual_s is None:
+            return None
+        return self.actual_s / self.predicted_s
+
+
+def plan_summary(status: ClusterStatus) -> PlanSummary:
+    """The plan in force in a few numbers."""
+    plan = status.plan
+    gap = None
+    if plan.objective_s and plan.bound_s is not None:
+        gap = max(0.0, (plan.objective_s - plan.bound_s) / plan.objective_s)
+    return PlanSummary(
+        status=plan.status,
+        objective_s=plan.objective_s,
+        bound_s=plan.bound_s,
+        bound_class=plan.bound_class,
+        gap=gap,
+        is_verified=plan.is_verified,
+        age_s=None if plan.adopted_s is None else max(0.0, status.now_s - plan.adopted_s),
+        num_solves=plan.num_solves,
+        reason=plan.reason,
+    )
+
+
+def solve_lines(plan_json: Mapping[str, object]) -> list[SolveLine]:
+    """Past solves, newest first."""
+    history = plan_json.get("history")
+    rows = history[-SOLVES_SHOWN:] if isinstance(history, list) else []
+    return [
+        SolveLine(
+            number=int(row["number"]),
+            reason="; ".join(text for text in (row["reason"], row["note"]) if text),
+            status=str(row["status"]),
+            objective_s=row["objective_s"],
+            bound_s=row["bound_s"],
+            seconds=float(row["seconds"]),
+            is_verified=bool(row["verified"]),
+            adopted_s=float(row["adopted_s"]),
+        )
+        for row in reversed(rows)
+    ]
+
+
+def cycle_lines(plan_json: Mapping[str, object]) -> list[CycleLine]:
+    """Predicted against actual cycles of the jobs under the plan in force."""
+    in_force = plan_json.get("in_force")
+    cycles = in_force.get("cycles") if isinstance(in_force, Mapping) else None
+    if not isinstance(cycles, Mapping):
+        return []
+    return [
+        CycleLine(
+            job=str(job),
+            predicted_s=cycle["predicted_s"],
+            actual_s=cycle["actual"]["mean_s"],
+            num_iterations=int(cycle["actual"]["iterations"]),
+        )
+        for job, cycle in list(cycles.items())[:CYCLES_SHOWN]
+    ]

@@ -1,0 +1,183 @@
+"""Brings weights that others wrote into a store; names, dtypes and bytes stay.
+
+Sources are safetensors files, Hugging Face folders and torch distributed checkpoints. torch
+loads only where it is used: the command line starts without it.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Protocol
+
+from plexrl.core.layout import DTYPE_BYTES, ROLE_OPTIMIZER, ROLE_WEIGHTS, StateLayout, pack
+from plexrl.core.states import Manifest, StateRef
+from plexrl.errors import ModelFolderError
+from plexrl.state.arena import Arena
+from plexrl.state.checksums import digest_of
+from plexrl.state.zarr_store import ZarrStore
+
+if TYPE_CHECKING:
+    import torch
+
+Row = tuple[str, str, str, tuple[int, ...]]
+"""``(name, role, dtype, shape)``, as `plexrl.core.layout.pack` takes them."""
+
+_DCP_METADATA = ".metadata"
+_INDEX = "model.safetensors.index.json"
+
+
+class TensorSource(Protocol):
+    """Files that hold tensors."""
+
+    def rows(self) -> Sequence[Row]:
+        """What they hold."""
+        ...
+
+    def fill(self, targets: Mapping[str, torch.Tensor]) -> None:
+        """Write all of it into tensors of the same names, dtypes and shapes."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class SafetensorsFiles:
+    """One or more safetensors files."""
+
+    paths: tuple[Path, ...]
+
+    def rows(self) -> Sequence[Row]:
+        """All tensors, as weights."""
+        from safetensors import SafetensorError, safe_open  # noqa: PLC0415
+
+        found: list[Row] = []
+        for path in self.paths:
+            try:
+                with safe_open(path, "pt") as file:
+                    for name in file.keys():  # noqa: SIM118
+                        tensor = file.get_tensor(name)
+                        dtype = str(tensor.dtype).removeprefix("torch.")
+                        found.append((name, ROLE_WEIGHTS, dtype, tuple(tensor.shape)))
+            except (OSError, SafetensorError) as error:
+                raise ModelFolderError(
+                    f"{path} cannot be read as safetensors ({error}); save the model again"
+                ) from error
+        return found
+
+    def fill(self, targets: Mapping[str, torch.Tensor]) -> None:
+        """Copy all tensors, one at a time, out of the mapped files."""
+        from safetensors import safe_open  # noqa: PLC0415
+
+        for path in self.paths:
+            with safe_open(path, "pt") as file:
+                for name in file.keys():  # noqa: SIM118
+                    targets[name].copy_(file.get_tensor(name))
+
+
+@dataclass(frozen=True, slots=True)
+class DistributedCheckpoint:
+    """A torch distributed checkpoint: whatever its shards, tensors come whole."""
+
+    folder: Path
+
+    def rows(self) -> Sequence[Row]:
+        """All tensors; those of optimizers by their name, which begins with ``optim``."""
+        from torch.distributed.checkpoint.filesystem import FileSystemReader  # noqa: PLC0415
+        from torch.distributed.checkpoint.metadata import TensorStorageMetadata  # noqa: PLC0415
+
+        metadata = FileSystemReader(self.folder).read_metadata().state_dict_metadata
+        tensors = [
+            (
+                name,
+                ROLE_OPTIMIZER if name.startswith("optim") else ROLE_WEIGHTS,
+                str(entry.properties.dtype).removeprefix("torch."),
+                tuple(entry.size),
+            )
+            for name, entry in metadata.items()
+            if isinstance(entry, TensorStorageMetadata)
+        ]
+        return sorted(tensors, key=lambda row: row[1] != ROLE_WEIGHTS)
+
+    def fill(self, targets: Mapping[str, torch.Tensor]) -> None:
+        """Load all shards in place."""
+        from torch.distributed.checkpoint.filesystem import FileSystemReader  # noqa: PLC0415
+        from torch.distributed.checkpoint.state_dict_loader import load  # noqa: PLC0415
+
+        load(dict(targets), storage_reader=FileSystemReader(self.folder), no_dist=True)
+
+
+def open_source(path: Path) -> TensorSource:
+    """What lies at a path.
+
+    Raises
+    ------
+    ModelFolderError
+        It is nothing that can be imported.
+    """
+    if path.is_file() and path.suffix == ".safetensors":
+        return SafetensorsFiles((path,))
+    if (path / _DCP_METADATA).is_file():
+        return DistributedCheckpoint(path)
+    if (path / _INDEX).is_file():
+        weights = json.loads((path / _INDEX).read_bytes())["weight_map"]
+        return SafetensorsFiles(tuple(path / name for name in sorted(set(weights.values()))))
+    if (path / "model.safetensors").is_file():
+        return SafetensorsFiles((path / "model.safetensors",))
+    raise ModelFolderError(
+        f"{path} holds no tensors that can be imported; give a .safetensors file, a Hugging Face "
+        f"folder with model.safetensors, or a torch distributed checkpoint with {_DCP_METADATA}"
+    )
+
+
+def tensor_views(layout: StateLayout, view: memoryview) -> dict[str, torch.Tensor]:
+    """Tensors that share the memory of a state's buffer, by name."""
+    import torch  # noqa: PLC0415
+
+    flat = torch.frombuffer(view, dtype=torch.uint8) if len(view) else torch.empty(0)
+    return {
+        slot.name: flat[slot.offset : slot.offset + slot.nbytes]
+        .view(getattr(torch, slot.dtype))
+        .view(slot.shape)
+        for slot in layout.slots
+    }
+
+
+def import_state(store: ZarrStore, ref: StateRef, source: Path, *, now_unix_s: float) -> Manifest:
+    """Commit the tensors of a file or folder as a version of a model.
+
+    Parameters
+    ----------
+    ref
+        Its name in the store; no other version of that name may exist.
+    source
+        A ``.safetensors`` file, a Hugging Face folder or a torch distributed checkpoint.
+    now_unix_s
+        Time it is stamped with.
+
+    Raises
+    ------
+    ModelFolderError
+        Nothing there can be imported, or a tensor's dtype is unknown.
+    StoreError
+        The version exists with other bytes, another process writes the job, or the disk
+        refuses.
+    """
+    tensors = open_source(source)
+    rows = tensors.rows()
+    for name, _, dtype, _ in rows:
+        if dtype not in DTYPE_BYTES:
+            raise ModelFolderError(
+                f"{source}: tensor {name} has dtype {dtype}; a state holds {', '.join(DTYPE_BYTES)}"
+            )
+    layout = pack(rows)
+    arena = Arena(layout.nbytes)
+    try:
+        tensors.fill(tensor_views(layout, arena.view))
+        manifest = Manifest(
+            ref, layout, digest_of(arena.view), 0, 0, 0, 0, created_unix_s=now_unix_s
+        )
+        store.write(manifest, arena.view)
+    finally:
+        arena.close()
+    return manifest

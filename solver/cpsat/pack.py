@@ -1,0 +1,166 @@
+"""The stages of a packing, in the order in which they share the time."""
+
+from __future__ import annotations
+
+import time
+
+import numpy as np
+
+from solver.bounds import BoundClass
+from solver.certificate import Certificate, certified_value
+from solver.cpsat.cyclic import Effort, Ending
+from solver.cpsat.diving import dive
+from solver.cpsat.master import IntegerAnswer, choose
+from solver.cpsat.pack_messages import Searched
+from solver.cpsat.packing import Generation, Packing, Tell
+from solver.objective import MILLION, Objective
+from solver.plan import Plan
+from solver.problem import Problem
+
+MAX_ENUMERATED = 20_000
+"""Where there are no more sets than this all are columns, and the best choice is the optimum."""
+MAX_ENUMERATED_JOBS = 24
+"""With more jobs the sets are not counted out."""
+MAX_PRICES = 8
+"""Prices per rate tried for `GPU_HOURS`; Dinkelbach's method rarely needs five."""
+COLUMN_SHARE = 0.6
+"""Share of the time that generating columns may take; what is left belongs to plans."""
+DIVE_SHARE = 0.6
+"""Share of what is left then that a dive may take."""
+UNIVERSAL_SHARE = 0.6
+"""Share of what is left after it that the universal bound may take."""
+
+
+def pack(
+    problem: Problem,
+    objective: Objective,
+    start: Plan | None,
+    deadline: float,
+    seed: int,
+    tell: Tell,
+) -> None:
+    """Tell better and better plans and bounds until there are none or the deadline has come."""
+    packing = Packing(problem, objective, deadline, seed, tell)
+    if start is not None:
+        packing.take(start)
+    is_complete = len(problem.jobs) <= MAX_ENUMERATED_JOBS and _enumerate(packing)
+    if objective is Objective.GPU_HOURS:
+        _lower_price(packing, is_complete=is_complete)
+        return
+    packing.columns.run(_after(packing, COLUMN_SHARE), packing.is_proven)
+    if not packing.is_proven() and not is_complete:
+        dive(packing, _after(packing, DIVE_SHARE))
+    if objective in {Objective.GROUPS, Objective.COST}:
+        _bound_any_schedule(packing)
+    if not packing.is_proven():
+        _settle(packing, is_complete=is_complete)
+
+
+def _after(packing: Packing, share: float) -> float:
+    """When this share of the time left will be over."""
+    return time.monotonic() + share * packing.left_s
+
+
+def _enumerate(packing: Packing) -> bool:
+    generation = packing.columns
+    known = len(generation.pool.columns)
+    is_complete = generation.pool.add_all(MAX_ENUMERATED)
+    for column in generation.pool.columns[known:]:
+        generation.master.add(column)
+    return is_complete
+
+
+def _lower_price(packing: Packing, *, is_complete: bool) -> None:
+    """Dinkelbach: price work as the best plan does, and look for a plan that beats this price."""
+    generation = packing.columns
+    for _ in range(MAX_PRICES):
+        before = packing.best_value
+        if before is None:
+            packing.columns.run(_after(packing, COLUMN_SHARE))
+        else:
+            generation.pool.value_with(before)
+            generation.master.set_costs(generation.pool.columns)
+            generation.best = generation.center = None
+            generation.run(_after(packing, COLUMN_SHARE / 2))
+        if packing.left_s <= 0:
+            return
+        if not is_complete:
+            dive(packing, _after(packing, DIVE_SHARE))
+        _settle(packing, is_complete=is_complete)
+        if packing.best_value == before:
+            return
+
+
+def _bound_any_schedule(packing: Packing) -> None:
+    """Look for the universal bound, with the columns at hand as a start."""
+    generation = Generation.of(
+        packing.problem, packing.objective, BoundClass.UNIVERSAL, packing.tell
+    )
+    for column in packing.columns.pool.columns:
+        generation.add(column.kind, column.jobs)
+    generation.run(_after(packing, UNIVERSAL_SHARE))
+
+
+def _settle(packing: Packing, *, is_complete: bool) -> None:
+    """CP-SAT chooses among the columns that could be part of something better.
+
+    Where all sets are columns, that is the optimum, once no chosen column turns out to need a
+    longer cycle than it was costed with.
+    """
+    pool = packing.columns.pool
+    banned: set[int] = set()
+    while packing.left_s > 0:
+        candidates = [index for index in _promising(packing) if index not in banned]
+        answer = choose(
+            len(packing.problem.jobs),
+            [kind.count for kind in pool.kinds],
+            [pool.columns[index] for index in candidates],
+            [at for at, index in enumerate(candidates) if index in packing.taken],
+            Effort(packing.left_s, packing.seed),
+        )
+        if answer.columns is None:
+            _tell_nothing_is_better(packing, answer, is_complete=is_complete)
+            return
+        chosen = [candidates[at] for at in answer.columns]
+        missing = {index for index in chosen if packing.realised(index).timeline is None}
+        banned |= missing
+        longer = [pool.lengthen(at, packing.realised(at).least_ticks) for at in chosen]
+        if not missing:
+            packing.offer(chosen)
+        if missing or any(longer):
+            continue
+        if is_complete and answer.ending is Ending.OPTIMAL:
+            packing.tell(Searched(_searched_value(packing, answer.bound)))
+        return
+
+
+def _searched_value(packing: Packing, bound: int) -> int:
+    """What a bound on the sum of column costs says about the objective, in its unit."""
+    if packing.objective is Objective.THROUGHPUT:
+        return bound
+    if packing.objective is not Objective.GPU_HOURS:
+        return -(-bound // MILLION)
+    nothing = Certificate(Objective.GPU_HOURS, {}, {"": -bound}, packing.columns.pool.theta)
+    return certified_value(packing.problem, nothing)
+
+
+def _tell_nothing_is_better(packing: Packing, answer: IntegerAnswer, *, is_complete: bool) -> None:
+    """No choice of promising columns exists: the best plan is the optimum if none were missing."""
+    if is_complete and answer.ending is Ending.INFEASIBLE and packing.best_value is not None:
+        packing.tell(Searched(packing.best_value))
+
+
+def _promising(packing: Packing) -> list[int]:
+    """Columns whose reduced cost leaves room for a plan better than the best."""
+    columns = packing.columns.pool.columns
+    bound = packing.columns.best
+    if bound is None or packing.best_value is None or packing.objective is Objective.GPU_HOURS:
+        return list(range(len(columns)))
+    best = packing.best_value
+    room = (best if packing.objective is Objective.THROUGHPUT else best * MILLION) - bound.total
+    duals = np.array([bound.duals[job.id] for job in packing.problem.jobs], np.int64)
+    return [
+        index
+        for index, column in enumerate(columns)
+        if column.cost - int(duals[list(column.jobs)].sum()) <= room
+    ]

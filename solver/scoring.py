@@ -1,0 +1,144 @@
+"""Scores cells by simulation: slowdowns with the same draws, work done, attainment of limits."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+
+from solver.arrangements import Arrangement, Cell, Market, make_cell
+from solver.dispatch.events import DispatchPlan
+from solver.dispatch.views import Rule
+from solver.queueing import queue_ends
+from solver.simulate import SimJob, simulate
+from solver.workloads import Tail, Workload
+
+_CACHED_ENDS = 8192
+
+
+Dispatch = Callable[[Cell], tuple[DispatchPlan, Rule]]
+"""Gives the dispatch plan and the rule of a cell."""
+
+
+@dataclass(frozen=True, slots=True)
+class CellScore:
+    """One cell under one noise seed."""
+
+    price: float
+    """Per second, of its groups."""
+    slowdowns: Mapping[str, float]
+    """Job → mean iteration shared ÷ alone in the same arrangement, with the same draws."""
+    periods_s: Mapping[str, float]
+    """Job → mean iteration in seconds."""
+    is_kept: Mapping[str, bool]
+    """Job → whether its slowdown is within its limit."""
+
+
+@dataclass(frozen=True, slots=True)
+class FleetScore:
+    """All cells of a policy under all noise seeds it was scored on."""
+
+    price: float
+    """Per second, of all groups."""
+    work: float
+    """Sum of 1 ÷ slowdown over jobs, averaged over seeds: seconds alone done per second."""
+    attainment: float
+    """Share of (job, seed) within their limits."""
+    worst: float
+    """Largest slowdown ÷ limit."""
+    num_jobs: int
+    periods_s: Mapping[str, float]
+    """Job → mean iteration in seconds, averaged over seeds."""
+
+    def saving(self, dedicated_price: float) -> float:
+        """Share of the price per unit of work saved over groups of its own for each job.
+
+        Parameters
+        ----------
+        dedicated_price
+            What one job's own groups cost per second, at full speed.
+        """
+        return 1 - self.price / (dedicated_price * self.work)
+
+
+def horizon_s(cell: Cell, cycles: int) -> float:
+    """Time in which the slowest job passes that many iterations even at its limit."""
+    return cycles * max(job.mean_s * job.slowdown_limit for job in cell.jobs)
+
+
+def score_cell(
+    cell: Cell,
+    dispatch: Dispatch,
+    seed: int,
+    *,
+    cycles: int = 100,
+    tail: Tail = Tail.LOGNORMAL,
+) -> CellScore:
+    """Run a cell through the arbiter under one noise seed."""
+    until_s = horizon_s(cell, cycles)
+    compiled = cell.compile(seed, until_s, tail)
+    if len(compiled) == 1:
+        ends = {compiled[0].name: alone_ticks(compiled[0], cell.market)}
+    else:
+        plan, rule = dispatch(cell)
+        done = simulate(compiled, plan, rule, seed=seed, until_s=until_s)
+        ends = dict(done.ends_ticks)
+    alone = {job.name: alone_ticks(job, cell.market) for job in compiled}
+    slowdowns = {name: found[-1] / alone[name][len(found) - 1] for name, found in ends.items()}
+    return CellScore(
+        price=cell.price,
+        slowdowns=slowdowns,
+        periods_s={name: found[-1] / len(found) / 1000 for name, found in ends.items()},
+        is_kept={job.name: slowdowns[job.name] <= job.slowdown_limit for job in cell.jobs},
+    )
+
+
+def score_fleet(
+    cells: Sequence[Cell],
+    dispatch: Dispatch,
+    seeds: Iterable[int],
+    *,
+    cycles: int = 100,
+    tail: Tail = Tail.LOGNORMAL,
+) -> FleetScore:
+    """Run every cell under every noise seed."""
+    seeds = tuple(seeds)
+    scores = [
+        [score_cell(cell, dispatch, seed, cycles=cycles, tail=tail) for cell in cells]
+        for seed in seeds
+    ]
+    flat = [score for row in scores for score in row]
+    kept = [is_kept for score in flat for is_kept in score.is_kept.values()]
+    limits = {job.name: job.slowdown_limit for cell in cells for job in cell.jobs}
+    return FleetScore(
+        price=sum(cell.price for cell in cells),
+        work=sum(1 / value for score in flat for value in score.slowdowns.values()) / len(seeds),
+        attainment=sum(kept) / len(kept),
+        worst=max(value / limits[n] for score in flat for n, value in score.slowdowns.items()),
+        num_jobs=len(limits),
+        periods_s={
+            name: sum(score.periods_s.get(name, 0.0) for score in flat) / len(seeds)
+            for name in limits
+        },
+    )
+
+
+@lru_cache(maxsize=_CACHED_ENDS)
+def alone_ticks(job: SimJob, market: Market) -> tuple[int, ...]:
+    """Ticks at which a job's iterations end on groups of its own, in its own arrangement.
+
+    Where jobs are colocated and asynchronous, its rollouts and its training meet on its one group.
+    """
+    if job.staleness and market.arrangement is Arrangement.COLOCATED:
+        return tuple(queue_ends([job], None)[0])
+    return tuple(job.alone_ends(0))
+
+
+def period_alone_s(
+    market: Market, job: Workload, seed: int, *, cycles: int = 100, tail: Tail = Tail.LOGNORMAL
+) -> float:
+    """Mean iteration of a job on groups of its own in the market's arrangement."""
+    cell = make_cell(market, [job])
+    (compiled,) = cell.compile(seed, horizon_s(cell, cycles), tail)
+    ends = alone_ticks(compiled, market)
+    return ends[-1] / len(ends) / 1000

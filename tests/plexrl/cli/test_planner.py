@@ -1,0 +1,205 @@
+"""The planner's commands from the command line."""
+
+from __future__ import annotations
+
+import json
+
+import pyarrow as pa
+import pyarrow.csv as pa_csv
+import pyarrow.parquet as pq
+import pytest
+from typer.testing import CliRunner
+
+import solver
+from plexrl.cli.main import app
+from plexrl.cli.planner_frontier import frontier, saving_of
+from plexrl.cli.planner_profile import problem_of_log
+from plexrl.cli.planner_rehearsal import Noise, rehearse
+from plexrl.cli.planner_tables import changes
+from plexrl.cli.problemfile import EXAMPLE, read_problem
+from plexrl.cli.shapes import VARIABLE, published_shapes
+from plexrl.errors import InputError
+
+
+@pytest.fixture
+def example(tmp_path):
+    path = tmp_path / "problem.yaml"
+    path.write_text(EXAMPLE, encoding="utf-8")
+    return path
+
+
+def run(*arguments):
+    return CliRunner().invoke(app, [str(argument) for argument in arguments])
+
+
+def test_the_example_is_a_file_to_start_from():
+    done = run("plan", "--example")
+    assert done.exit_code == 0
+    assert done.stdout == EXAMPLE
+
+
+@pytest.mark.slow
+def test_plan_writes_a_plan_and_a_page_that_verify_accepts(example, tmp_path):
+    plan, page = tmp_path / "plan.json", tmp_path / "plan.html"
+    done = run("plan", example, "--budget", 0, "--output", plan, "--report", page, "--json")
+    assert done.exit_code == 0
+    assert json.loads(done.stdout)["is_verified"] is True
+    assert run("verify", example, plan).exit_code == 0
+    text = page.read_text(encoding="utf-8")
+    assert "Plan for 3 jobs" in text
+    assert "<script src=" not in text
+
+
+def test_plan_for_people_names_every_job_and_what_is_proven(example):
+    done = run("plan", example, "--budget", 0, "--frontier")
+    assert done.exit_code == 0
+    for word in ("math", "agent", "search", "bound", "saving", "If every job"):
+        assert word in done.stdout
+
+
+def test_a_plan_that_was_tampered_with_is_rejected(example, tmp_path):
+    plan = tmp_path / "plan.json"
+    run("plan", example, "--budget", 0, "--output", plan)
+    data = json.loads(plan.read_text(encoding="utf-8"))
+    data["timelines"][0]["cycle_ticks"] -= 1
+    for timeline in data["timelines"]:
+        del timeline["order"], timeline["prefetch"]
+    plan.write_text(json.dumps(data), encoding="utf-8")
+    done = run("verify", example, plan, "--json")
+    assert done.exit_code == 1
+    assert json.loads(done.stdout)["violations"]
+    assert run("simulate", example, "--plan", plan).exit_code == 2
+
+
+def test_a_diff_says_who_moves(example, tmp_path):
+    plan, small = tmp_path / "plan.json", tmp_path / "small.yaml"
+    run("plan", example, "--budget", 0, "--output", plan)
+    small.write_text(EXAMPLE.replace("count: 2", "count: 3"), encoding="utf-8")
+    done = run("plan", example, "--budget", 0, "--diff", plan, "--json")
+    assert json.loads(done.stdout)["changes"] == []
+    old = solver.Plan.from_json(plan.read_text(encoding="utf-8"))
+    problem = read_problem(example)
+    fewer = solver.Problem(problem.groups, problem.jobs[:2])
+    gone = {row.job for row in changes(old, solver.greedy(fewer)).rows if row.new_group is None}
+    assert gone == {"search"}
+
+
+def test_an_impossible_problem_is_explained(example):
+    example.write_text(EXAMPLE.replace("memory_gb: 490", "memory_gb: 4900"), encoding="utf-8")
+    done = run("plan", example, "--json")
+    assert done.exit_code == 1
+    assert json.loads(done.stdout)["status"] == "infeasible"
+    told = run("explain", example)
+    assert told.exit_code == 0
+    assert "job agent needs 4.9 TB" in told.stdout
+
+
+@pytest.mark.parametrize("command", ["plan", "simulate", "explain"])
+def test_a_bad_file_is_one_error_and_status_2(command, example):
+    example.write_text(EXAMPLE.replace("duration_s: 60", "duration_s: .nan", 1), encoding="utf-8")
+    done = run(command, example, "--json")
+    assert done.exit_code == 2
+    error = json.loads(done.stdout)["error"]
+    assert "ops[1].duration_s is nan" in error["message"]
+
+
+def test_plan_without_a_file_says_what_to_do():
+    done = run("plan")
+    assert done.exit_code == 2
+    assert "--example" in done.output
+
+
+def test_simulate_compares_rules_on_the_same_draws(example):
+    done = run("simulate", example, "--cycles", 10, "--seeds", 1, "--budget", 0, "--json")
+    assert done.exit_code == 0
+    rows = {row["name"]: row for row in json.loads(done.stdout)["policies"]}
+    assert set(rows) >= {"plan order, backfill", "strict plan", "first ready"}
+    assert all(row["slowdown_worst"] >= 0.99 for row in rows.values())
+
+
+def test_without_noise_strict_order_takes_what_the_plan_promises(example):
+    problem = read_problem(example)
+    plan = solver.greedy(problem)
+    rows = rehearse(problem, plan, Noise(0.0, 0.0), cycles=100, seeds=[1])
+    strict = next(row for row in rows if row.name == "strict plan")
+    # The start-up is not part of the cycle.
+    for job, slowdown in strict.slowdowns.items():
+        assert slowdown <= plan.slowdowns_permille[job] / 1000 + 0.03
+
+
+def test_a_looser_limit_never_saves_less(example):
+    points = [p.saving for p in frontier(read_problem(example), 0) if p.saving is not None]
+    assert points == sorted(points)
+    problem = read_problem(example)
+    assert 0 < saving_of(problem, solver.greedy(problem)) < 1
+
+
+def leases(count=4, swap_s=0.1):
+    rows, now = [], 0.0
+    for iteration in range(count):
+        for op, held_s, wait_s in (("actor.rollout.0", 1.0, 0.5), ("actor.train.0", 0.4, 0.1)):
+            rows.append(
+                {
+                    "run": "shared",
+                    "job": "a",
+                    "op": op,
+                    "iteration": iteration,
+                    "group": "group-0",
+                    "ready_s": now,
+                    "started_s": now,
+                    "ended_s": now + held_s + swap_s,
+                    "swap_s": swap_s,
+                    "outcome": "done",
+                }
+            )
+            now += held_s + swap_s + wait_s
+    return pa.Table.from_pylist(rows)
+
+
+def test_a_log_becomes_a_problem(tmp_path):
+    pq.write_table(leases(), tmp_path / "leases.parquet")
+    output = tmp_path / "problem.yaml"
+    done = run("profile", tmp_path, "-o", output, "--limit", 1.5, "--memory-gb", 10)
+    assert done.exit_code == 0
+    (job,) = read_problem(output).jobs
+    assert [op.name for op in job.ops] == ["actor.rollout.0", "actor.train.0"]
+    assert [op.duration_ticks for op in job.ops] == [1000, 400]
+    assert [op.wait_ticks for op in job.ops] == [500, 100]
+    assert job.ops[0].switch_ticks == 100
+    assert job.slowdown_limit_permille == 1500
+
+
+def test_a_csv_log_is_read_too(tmp_path):
+    table = leases().drop_columns(["run", "outcome", "swap_s"])
+    pa_csv.write_csv(table, tmp_path / "log.csv")
+    problem = problem_of_log(tmp_path / "log.csv", slowdown_limit=2.0, memory_gb=1.0)
+    assert problem.jobs[0].ops[0].duration_ticks == 1100
+
+
+@pytest.mark.parametrize(
+    ("table", "words"),
+    [
+        (leases().drop_columns(["ready_s"]), "lacks the column 'ready_s'"),
+        (leases().slice(0, 0), "has no rows"),
+        (leases(count=1), "no whole iteration of job 'a'"),
+    ],
+)
+def test_a_log_that_does_not_serve_says_why(tmp_path, table, words):
+    pq.write_table(table, tmp_path / "leases.parquet")
+    with pytest.raises(InputError, match=words):
+        problem_of_log(tmp_path, slowdown_limit=2.0, memory_gb=1.0)
+
+
+def test_a_folder_without_a_log_is_one_error(tmp_path):
+    done = run("profile", tmp_path)
+    assert done.exit_code == 2
+    assert "cannot be read as a log" in done.output
+
+
+def test_shapes_come_from_the_file_that_is_named(tmp_path, monkeypatch):
+    assert published_shapes()["plexrl"]["jobs"].keys() == {"7B", "30B", "235B"}
+    path = tmp_path / "shapes.yaml"
+    path.write_text("plexrl: {}\n", encoding="utf-8")
+    monkeypatch.setenv(VARIABLE, str(path))
+    with pytest.raises(InputError, match="rollmux_table6 is missing"):
+        published_shapes()

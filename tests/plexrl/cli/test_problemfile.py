@@ -1,0 +1,129 @@
+"""Problem files: what is right is read, what is wrong is named with its place and its remedy."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+import yaml
+
+import solver
+from plexrl.cli.problemfile import EXAMPLE, read_plan, read_problem, to_file
+from plexrl.errors import InputError
+
+GOOD = {
+    "format": 1,
+    "groups": [{"name": "node", "count": 2, "memory_gb": 100, "price": 2.5}],
+    "jobs": [
+        {"name": "a", "ops": [{"name": "roll", "duration_s": 1.5, "wait_s": 2}]},
+        {"name": "b", "ops": [{"name": "roll", "duration_s": 2}], "slowdown_limit": 1.25},
+    ],
+}
+
+
+def write(tmp_path, data, name="problem.yaml"):
+    path = tmp_path / name
+    path.write_text(data if isinstance(data, str) else yaml.safe_dump(data), encoding="utf-8")
+    return path
+
+
+def changed(**places):
+    """A copy of the good file with values put at dotted places."""
+    data = json.loads(json.dumps(GOOD))
+    for place, value in places.items():
+        *path, last = [int(p) if p.isdigit() else p for p in place.split("__")]
+        inside = data
+        for part in path:
+            inside = inside[part]
+        inside[last] = value
+    return data
+
+
+def test_the_example_is_read_and_has_a_plan(tmp_path):
+    problem = read_problem(write(tmp_path, EXAMPLE))
+    assert [group.id for group in problem.groups] == ["node-0", "node-1"]
+    assert solver.greedy(problem).placement.keys() == {"math", "agent", "search"}
+
+
+def test_seconds_and_gigabytes_become_integers(tmp_path):
+    problem = read_problem(write(tmp_path, GOOD))
+    assert problem.jobs[0].ops[0].duration_ticks == 1500
+    assert problem.jobs[0].alone_ticks == 3500
+    assert problem.jobs[1].slowdown_limit_permille == 1250
+    assert problem.groups[0].memory_bytes == 100 * 10**9
+    assert problem.groups[0].price == 250
+
+
+def test_json_is_read_as_yaml_is(tmp_path):
+    path = write(tmp_path, json.dumps(GOOD), "problem.json")
+    assert read_problem(path) == read_problem(write(tmp_path, GOOD))
+
+
+def test_what_the_solver_writes_is_read_too(tmp_path):
+    problem = read_problem(write(tmp_path, GOOD))
+    assert read_problem(write(tmp_path, json.dumps(problem.to_json()), "p.json")) == problem
+
+
+def test_a_problem_written_as_a_file_is_read_back_equal(tmp_path):
+    problem = read_problem(write(tmp_path, EXAMPLE))
+    assert read_problem(write(tmp_path, to_file(problem), "again.yaml")) == problem
+
+
+@pytest.mark.parametrize(
+    ("place", "value", "words"),
+    [
+        ("jobs__0__ops__0__duration_s", float("nan"), "jobs[0].ops[0].duration_s is nan"),
+        ("jobs__0__ops__0__duration_s", float("inf"), "jobs[0].ops[0].duration_s is inf"),
+        ("jobs__0__ops__0__duration_s", -1, "jobs[0].ops[0].duration_s is -1"),
+        ("jobs__0__ops__0__duration_s", 0, "jobs[0].ops[0].duration_s is 0"),
+        ("jobs__0__ops__0__duration_s", 1e12, "jobs[0].ops[0].duration_s is 1000000000000.0"),
+        ("jobs__0__ops__0__duration_s", "long", 'jobs[0].ops[0].duration_s is "long"'),
+        ("jobs__0__ops__0__wait_s", -0.5, "jobs[0].ops[0].wait_s is -0.5"),
+        ("jobs__0__ops", [], "jobs[0].ops is []"),
+        ("jobs__0__pool", "h900", "pool is 'h900', which no group has"),
+        ("jobs__0__group", "node-7", "pinned_group is 'node-7', which is no group"),
+        ("jobs__0__apart_from", ["zoe"], "forbids 'zoe', which is no other job"),
+        ("jobs__1__name", "a", "jobs[1] of the problem is 'a'"),
+        ("jobs__1__slowdown_limit", 0.5, "jobs[1].slowdown_limit is 0.5"),
+        ("jobs__1__slowdwn_limit", 2, "jobs[1].slowdwn_limit is no known key"),
+        ("jobs", [], "jobs is []"),
+        ("groups__0__count", 10**9, "groups[0].count is 1000000000"),
+        ("groups__0__memory_gb", None, "groups[0].memory_gb is null"),
+        ("format", 2, "format is 2"),
+        ("current", {"zoe": "node-0"}, "current names job 'zoe'"),
+    ],
+)
+def test_what_is_wrong_is_named_with_its_place(tmp_path, place, value, words):
+    path = write(tmp_path, changed(**{place: value}))
+    with pytest.raises(InputError) as caught:
+        read_problem(path)
+    assert words in str(caught.value)
+    assert str(path) in str(caught.value)
+
+
+def test_a_missing_key_is_named(tmp_path):
+    data = changed()
+    del data["jobs"][1]["ops"]
+    with pytest.raises(InputError, match=r"jobs\[1\]\.ops is missing; give a list"):
+        read_problem(write(tmp_path, data))
+
+
+@pytest.mark.parametrize("text", ["", "- 1\n", "a: [1", "{", "\t: x"])
+def test_a_file_that_is_no_problem_says_so(tmp_path, text):
+    with pytest.raises(InputError):
+        read_problem(write(tmp_path, text))
+
+
+def test_a_file_that_is_not_there_says_so(tmp_path):
+    with pytest.raises(InputError, match="cannot be read"):
+        read_problem(tmp_path / "none.yaml")
+
+
+def test_a_plan_is_read_alone_or_inside_a_result(tmp_path):
+    problem = read_problem(write(tmp_path, GOOD))
+    made = solver.greedy(problem)
+    alone = write(tmp_path, json.dumps(made.to_json()), "plan.json")
+    inside = write(tmp_path, json.dumps({"status": "x", "plan": made.to_json()}), "result.json")
+    assert read_plan(alone) == read_plan(inside) == made
+    with pytest.raises(InputError, match="of the plan is"):
+        read_plan(write(tmp_path, GOOD))

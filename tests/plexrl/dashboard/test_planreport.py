@@ -1,0 +1,60 @@
+"""The page of a plan is self-contained and shows what it was given."""
+
+from __future__ import annotations
+
+import pytest
+
+from plexrl.dashboard.palette import SWAP_COLOUR
+from plexrl.dashboard.planreport import (
+    GapRow,
+    JobRow,
+    PlannedSpan,
+    PlanReport,
+    span_columns,
+    write_plan_report,
+)
+
+SPANS = (
+    PlannedSpan("g", "a", "rollout", 0.0, 3.0, is_switch=False),
+    PlannedSpan("g", "b", "train", 3.0, 3.5, is_switch=True),
+    PlannedSpan("g", "b", "train", 3.5, 6.0, is_switch=False),
+)
+
+
+def page(**more):
+    return write_plan_report(
+        PlanReport(
+            title="Plan <of> two",
+            facts=(("status", "optimal & proven"),),
+            spans=SPANS,
+            jobs=(JobRow("a", "g", 1.0, 1.5, 6.0), JobRow("b", "g", 1.2, 1.5, 5.0)),
+            gaps=(GapRow("a", "rollout", 3.0, 0.83, (("b", 2.5),)),),
+            overlaps={("a", "b"): 0.83},
+            **more,
+        )
+    )
+
+
+def test_a_switch_has_the_colour_of_switches():
+    columns = span_columns(SPANS, {"a": "#0072b2", "b": "#e69f00"})
+    assert columns["fill"][1] == SWAP_COLOUR
+    assert columns["fill"][0] == "#0072b2"
+    assert columns["length"] == [3.0, 0.5, 2.5]
+    assert columns["what"][1] == "switch to train"
+
+
+@pytest.mark.slow
+def test_the_page_needs_no_network_and_escapes_what_it_is_given():
+    text = page()
+    assert "Plan &lt;of&gt; two" in text
+    assert "optimal &amp;amp; proven" in text or "optimal &amp; proven" in text
+    assert "cdn.bokeh.org" not in text
+
+
+@pytest.mark.slow
+def test_cost_against_bound_and_the_frontier_are_shown_where_known():
+    plain = page()
+    full = page(progress=((0.1, 9.0),), seconds=1.0, bound_s=8.0, frontier=((1.1, 0.1),))
+    assert "Best plan and bound" not in plain
+    assert "Best plan and bound" in full
+    assert "What if every job" in full

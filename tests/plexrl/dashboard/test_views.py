@@ -1,0 +1,168 @@
+from dataclasses import replace
+
+import pytest
+
+from plexrl.core.status import JobState
+from plexrl.dashboard.source import Cockpit
+from plexrl.dashboard.tally import Tally
+from plexrl.dashboard.views import jobs, plan, savings, state
+from plexrl.dashboard.views.window import Window, following, window_bars
+from solver.trace import Outcome
+from tests.plexrl.cli.made_up import iteration, lease
+from tests.plexrl.dashboard.made_up import MadeUp
+
+
+def read(source):
+    return Cockpit(source).read()
+
+
+def test_slowdown_is_the_iteration_over_itself_without_waits_and_swaps():
+    reading = read(MadeUp())
+    line = jobs.job_lines(reading.status, reading.tally)[0]
+    assert line.slowdown == pytest.approx(1.0 / (1.0 - 0.25))
+    assert not line.is_over_limit
+
+
+def test_a_job_over_its_limit_is_named_in_the_headline():
+    source = MadeUp()
+    source.jobs = (replace(source.jobs[0], slowdown_limit=1.1), *source.jobs[1:])
+    reading = read(source)
+    lines = jobs.job_lines(reading.status, reading.tally)
+    assert lines[0].is_over_limit
+    assert "over their slowdown limit: job-0" in jobs.headline(reading.status, lines)
+
+
+def test_failed_jobs_come_first_and_say_why():
+    source = MadeUp()
+    failed = replace(source.jobs[1], state=JobState.FAILED, error="reward is NaN\ntrace")
+    source.jobs = (source.jobs[0], failed)
+    reading = read(source)
+    first = jobs.job_lines(reading.status, reading.tally)[0]
+    assert (first.name, first.error, first.left_s) == ("job-1", "reward is NaN", None)
+
+
+def test_a_job_ends_in_its_iterations_left_at_its_pace():
+    reading = read(MadeUp(num_iterations=4))
+    assert jobs.job_lines(reading.status, reading.tally)[0].left_s == 6.0
+
+
+def test_jobs_are_shown_page_by_page():
+    reading = read(MadeUp(num_jobs=70))
+    pages = [jobs.job_lines(reading.status, reading.tally, page) for page in range(3)]
+    assert [len(page) for page in pages] == [32, 32, 6]
+    assert len({line.name for page in pages for line in page}) == 70
+
+
+def test_reward_curves_are_thinned_and_keep_the_newest_point():
+    curve = jobs.reward_curve([iteration("a", i, reward=float(i)) for i in range(1001)])
+    assert len(curve) <= jobs.CURVE_POINTS
+    assert curve[-1] == 1000.0
+
+
+def test_staleness_is_the_versions_between_rollout_and_train():
+    tally = Tally()
+    rollout = replace(lease(iteration=3), version=2)
+    train = replace(lease(op="actor.train.0", iteration=3, ready=1.0, ended=2.0), version=3)
+    tally.add([rollout, train])
+    assert tally.jobs["a"].staleness == 1
+
+
+def test_leases_outside_iterations_count_for_no_job():
+    tally = Tally()
+    tally.add([replace(lease(), iteration=-1)])
+    assert tally.num_leases == 1
+    assert not tally.jobs
+
+
+def test_saving_compares_reserved_time_with_a_group_per_job():
+    reading = read(MadeUp(num_groups=1, num_jobs=2, num_iterations=5))
+    lines = savings.saving_lines(reading.status, reading.tally)
+    total = savings.saving_total(reading.status, lines)
+    # Ten seconds reserved; alone each job takes five iterations of 0.75 s on a group of its own.
+    assert total.reserved_s == 10.0
+    assert total.dedicated_s == pytest.approx(7.5)
+    assert total.saving == pytest.approx(1 - 10.0 / 7.5)
+
+
+def test_time_without_jobs_is_not_reserved():
+    source = MadeUp(num_jobs=2)
+    first, second = source.jobs
+    source.jobs = (
+        replace(first, started_s=0.0, ended_s=2.0),
+        replace(second, started_s=5.0, ended_s=6.5),
+    )
+    assert savings.active_s(source.status()) == 3.5
+
+
+def test_no_saving_is_claimed_before_the_first_iteration():
+    source = MadeUp(num_iterations=0)
+    source.jobs = tuple(replace(job, iteration_s=None) for job in source.jobs)
+    reading = read(source)
+    assert savings.saving_total(reading.status, []).saving is None
+
+
+def test_health_counts_what_went_wrong():
+    source = MadeUp()
+    source.log.append(replace(lease(), outcome=Outcome.LOST))
+    source.groups = (replace(source.groups[0], warning="disk full", num_engine_starts=3),)
+    reading = read(source)
+    found = state.health(reading.status, reading.tally)
+    assert (found.num_lost_leases, found.num_engine_restarts, found.num_warnings) == (1, 2, 1)
+    assert not found.is_good
+
+
+def test_residency_names_each_state_once_with_its_tiers():
+    found = state.residencies(MadeUp(num_groups=2).groups)
+    assert [(r.state, r.tiers) for r in found] == [
+        ("job-0/actor@3", ("device", "host")),
+        ("job-1/actor@3", ("device", "host")),
+    ]
+
+
+def test_traffic_adds_up_over_groups():
+    (line,) = state.traffic_lines(MadeUp(num_groups=3).groups)
+    assert (line.num_moves, line.num_bytes) == (15, 15_000_000)
+    assert line.bytes_per_s == pytest.approx(15_000_000 / 0.3)
+
+
+def test_plan_tells_gap_age_and_whether_it_came_true():
+    source = MadeUp()
+    summary = plan.plan_summary(source.status())
+    assert summary.gap == pytest.approx(0.1)
+    assert summary.age_s == 8.0
+    assert plan.cycle_lines(source.plan())[0].ratio == pytest.approx(1.2)
+    assert [line.number for line in plan.solve_lines(source.plan())] == [3]
+
+
+def test_there_may_be_no_plan_yet():
+    nothing = {"num_solves": 0, "in_force": None, "history": []}
+    assert plan.cycle_lines(nothing) == []
+    assert plan.solve_lines(nothing) == []
+
+
+def test_window_holds_planned_actual_and_open_leases_that_touch_it():
+    source = MadeUp()
+    cockpit = Cockpit(source)
+    reading = cockpit.read()
+    window = Window(3.0, 10.0, 12.0)
+    bars = window_bars(source.groups, reading.tally, cockpit.plans(), window)
+    assert {bar.section for bar in bars} == {"plan", "actual", "jobs"}
+    assert all(bar.end_s > 3.0 and bar.start_s < 12.0 for bar in bars)
+    assert any(bar.note == "holds the group right now" for bar in bars)
+
+
+def test_a_window_far_into_a_run_repeats_the_plan_there_and_nowhere_else():
+    source = MadeUp()
+    cockpit = Cockpit(source)
+    cockpit.read()
+    window = following(1_000_000.0, 10.0)
+    bars = window_bars(source.groups, Tally(), cockpit.plans(), window)
+    planned = [bar for bar in bars if bar.section == "plan"]
+    assert 15 <= len(planned) <= 25
+    assert min(bar.end_s for bar in planned) > window.start_s
+
+
+def test_recent_leases_end_where_the_window_begins():
+    tally = Tally()
+    tally.add([lease(iteration=i, ready=i, started=i, ended=i + 0.5) for i in range(10)])
+    assert [made.iteration for made in tally.recent("group-0", 7.2)] == [7, 8, 9]

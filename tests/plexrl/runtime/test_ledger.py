@@ -1,0 +1,68 @@
+"""The execution log: every lease ends once, whatever happens to its task meanwhile."""
+
+import pytest
+
+from plexrl.core.states import Tier
+from plexrl.runtime.ledger import FunctionEntry, Ledger
+from plexrl.services.reports import LeaseEnded, ServiceSnapshot
+from solver.trace import Outcome
+
+
+def entry(name="f", job="a"):
+    return FunctionEntry(name, job, "actor", "actor.train.0", 0, 0, None)
+
+
+def ended(name="f", started_s=101.0, ended_s=103.0, outcome=Outcome.DONE):
+    return LeaseEnded(name, "g", started_s, ended_s, 0.5, Tier.HOST, 10, outcome, ServiceSnapshot())
+
+
+@pytest.fixture
+def ledger():
+    ledger = Ledger(epoch_s=100.0)
+    ledger.know(entry())
+    ledger.ready("f", 100.5)
+    ledger.admitted("f", "g")
+    ledger.started("f", 101.0)
+    return ledger
+
+
+def test_a_lease_becomes_a_record_on_the_clusters_clock(ledger):
+    record = ledger.ended(ended())
+    assert (record.ready_s, record.started_s, record.ended_s) == (0.5, 1.0, 3.0)
+    assert record.busy_s == 1.5
+    assert ledger.leases() == (record,)
+
+
+def test_a_function_dropped_while_it_holds_its_lease_still_ends(ledger):
+    ledger.forget("f")
+    assert ledger.ended(ended()) is not None
+    assert "f" not in ledger
+
+
+def test_a_function_dropped_before_its_lease_is_gone_at_once(ledger):
+    ledger.ended(ended())
+    ledger.forget("f")
+    assert "f" not in ledger
+    assert ledger.ended(ended()) is None
+
+
+def test_a_lease_that_ended_is_not_lost_with_its_group(ledger):
+    ledger.ended(ended())
+    ledger.lost("g", 110.0)
+    assert [record.outcome for record in ledger.leases()] == [Outcome.DONE]
+
+
+def test_a_lease_in_force_is_lost_with_its_group(ledger):
+    ledger.lost("g", 110.0)
+    (record,) = ledger.leases()
+    assert (record.outcome, record.ended_s) == (Outcome.LOST, 10.0)
+    assert ledger.ended(ended()) is None
+
+
+def test_only_a_function_that_waits_may_be_withdrawn(ledger):
+    assert not ledger.may_withdraw("f")
+    ledger.ended(ended())
+    assert not ledger.may_withdraw("f")
+    ledger.ready("f", 104.0)
+    assert ledger.may_withdraw("f")
+    assert not ledger.may_withdraw("unknown")

@@ -1,0 +1,61 @@
+"""Cells seat and price jobs, and compile the same draws whatever the arrangement."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from solver.arrangements import make_cell
+from solver.errors import ProblemError
+from tests.solver.sharing import COLOCATED, POOL, SPLIT, loop
+
+JOBS = [loop("a", 60, 30), loop("b", 50, 40), loop("c", 40, 50)]
+
+
+def test_prices_count_shared_groups_once_and_private_ones_per_job():
+    assert make_cell(COLOCATED, JOBS).price == 1.0
+    assert make_cell(SPLIT, JOBS, num_rollout=2).price == 2 * 2.0 + 5.0
+    assert make_cell(POOL, JOBS).price == 3 * 2.0 + 4.0
+
+
+def test_the_longest_rollout_gets_a_group_of_its_own():
+    cell = make_cell(SPLIT, JOBS, num_rollout=2)
+    assert cell.rollout_groups[0] not in cell.rollout_groups[1:]
+    assert cell.rollout_groups[1] == cell.rollout_groups[2]
+
+
+def test_memory_and_jobs_per_group_bind():
+    heavy = [loop("a", memory=600), loop("b", memory=600)]
+    market = replace(SPLIT, memory_bytes=1000)
+    assert not make_cell(market, heavy).fits()
+    assert make_cell(market, heavy, num_rollout=2, num_train=2).fits()
+    assert not make_cell(replace(COLOCATED, max_jobs=2), JOBS).fits()
+
+
+@pytest.mark.parametrize("market", [COLOCATED, SPLIT, POOL])
+def test_every_arrangement_takes_the_same_time_alone(market):
+    job = loop("a", 60, 30, wait_s=20)
+    (compiled,) = make_cell(market, [job]).compile(5, 2000.0)
+    (reference,) = make_cell(COLOCATED, [job]).compile(5, 2000.0)
+    assert compiled.alone_ends(0) == reference.alone_ends(0)
+
+
+def test_private_rollouts_are_waits_until_they_run_ahead():
+    (sync,) = make_cell(POOL, [loop("a")]).compile(0, 1000.0)
+    assert [op.name for op in sync.ops] == ["train"]
+    (ahead,) = make_cell(replace(POOL, staleness=1), [loop("a")]).compile(0, 1000.0)
+    assert [op.name for op in ahead.ops] == ["rollout", "train"]
+    assert ahead.ahead_ops == 1
+
+
+def test_running_ahead_hides_the_shorter_part():
+    job = loop("a", 60, 30, cv=0.0)
+    (ahead,) = make_cell(replace(SPLIT, staleness=1), [job]).compile(0, 6000.0)
+    ends = ahead.alone_ends(0)
+    assert (ends[-1] - ends[0]) / (len(ends) - 1) == 60_000
+
+
+def test_a_cell_without_jobs_is_refused():
+    with pytest.raises(ProblemError, match="cell of 0 jobs"):
+        make_cell(SPLIT, [])

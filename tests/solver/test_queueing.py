@@ -1,0 +1,53 @@
+"""The quick look agrees with the simulator of the arbiter."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from solver.arrangements import make_cell
+from solver.dispatch.rules import FirstReady, LargestLagFirst
+from solver.queueing import queue_ends
+from solver.simulate import Handoff, simulate
+from tests.solver.sharing import COLOCATED, POOL, SPLIT, loop
+
+JOBS = [loop("a", 60, 30, 20), loop("b", 50, 40, 30), loop("c", 90, 30, 40)]
+
+
+@pytest.mark.parametrize("market", [COLOCATED, SPLIT, POOL, replace(SPLIT, staleness=1)])
+def test_first_ready_takes_the_same_time_as_under_the_arbiter(market):
+    compiled = make_cell(market, JOBS).compile(1, 4000.0)
+    quick = queue_ends(compiled, 4000.0)
+    slow = simulate(compiled, None, FirstReady(), handoff=Handoff(0, 0), until_s=4000.0)
+    for job, ends in zip(compiled, quick, strict=True):
+        assert len(ends) == pytest.approx(slow.iterations[job.name], abs=1)
+        assert ends[-1] == pytest.approx(slow.finished_ticks[job.name], rel=0.03)
+
+
+def test_largest_lag_first_takes_about_the_time_it_takes_under_the_arbiter():
+    compiled = make_cell(COLOCATED, JOBS).compile(1, 6000.0)
+    quick = queue_ends(compiled, 6000.0, is_lag_first=True)
+    slow = simulate(compiled, None, LargestLagFirst(), until_s=6000.0)
+    for job, ends in zip(compiled, quick, strict=True):
+        assert ends[-1] / len(ends) == pytest.approx(
+            slow.finished_ticks[job.name] / slow.iterations[job.name], rel=0.05
+        )
+
+
+def test_a_job_alone_takes_its_time_alone():
+    (job,) = make_cell(COLOCATED, [loop("a")]).compile(0, 500.0)
+    assert queue_ends([job], None)[0] == job.alone_ends(0)
+
+
+def test_lag_first_evens_out_slowdowns():
+    short, long = loop("short", 10, 10, cv=0.2), loop("long", 100, 100, cv=0.2)
+    compiled = make_cell(COLOCATED, [short, long]).compile(0, 20_000.0)
+
+    def worst(is_lag_first):
+        ends = queue_ends(compiled, 20_000.0, is_lag_first=is_lag_first)
+        return max(
+            e[-1] / job.alone_ends(0)[len(e) - 1] for job, e in zip(compiled, ends, strict=True)
+        )
+
+    assert worst(is_lag_first=True) <= worst(is_lag_first=False)
