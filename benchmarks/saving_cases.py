@@ -52,6 +52,9 @@ class Size:
 
     seeds: tuple[int, ...]
     cycles: int
+    """Iterations of the slowest job that score ours."""
+    peer_cycles: int
+    """The same for other policies and for heavy tails."""
     steps: int
     share_of_jobs: float
 
@@ -60,8 +63,8 @@ class Size:
         return case.draw(seed, max(round(case.num_jobs * self.share_of_jobs), 8))
 
 
-QUICK = Size(seeds=(0,), cycles=30, steps=20, share_of_jobs=0.375)
-FULL = Size(seeds=(0, 1, 2, 3, 4), cycles=100, steps=150, share_of_jobs=1.0)
+QUICK = Size(seeds=(0,), cycles=30, peer_cycles=12, steps=15, share_of_jobs=0.375)
+FULL = Size(seeds=(0, 1, 2, 3, 4), cycles=100, peer_cycles=30, steps=80, share_of_jobs=1.0)
 
 BOTH: Mapping[str, tuple[bool, Dispatch]] = {
     "plan_order": (False, planned_order),
@@ -78,7 +81,7 @@ def pool_case(shapes: Shapes, size: str, most: int) -> Case:
         name=f"plexrl_{size}",
         market=Market(Arrangement.PRIVATE_ROLLOUT, train, rollout, max_jobs=most),
         draw=lambda seed, count: pool_suite(shapes, size, seed, num_jobs=count),
-        num_jobs=40,
+        num_jobs=64,
         # Colocated, the job does its rollouts on the larger of its two sets of accelerators.
         prices={"split": train + rollout, "colocated": max(train, rollout)},
         dispatches={"lag_first": BOTH["lag_first"]},
@@ -161,7 +164,7 @@ def plan_ours(case: Case, size: Size, seed: int, *, is_by_price: bool = False) -
 def score_policy(case: Case, size: Size, seed: int, policy: Policy) -> FleetScore:
     """A policy on the same jobs and draws."""
     cells = policy.place(case.market, size.jobs(case, seed), seed)
-    return score_fleet(cells, policy.dispatch, [SCORING_SEED + seed], cycles=size.cycles)
+    return score_fleet(cells, policy.dispatch, [SCORING_SEED + seed], cycles=size.peer_cycles)
 
 
 def saving_vs_async(case: Case, size: Size, seed: int) -> float:

@@ -206,7 +206,7 @@ def _calculator_tool(median_s: float, sigma: float, seed: int) -> Environment:
 
 
 def _puzzles(
-    generator: str,
+    generator: str = "chain_sum",
     config: Mapping[str, object] | None = None,
     mark: str = "",
     suffix: str = "",

@@ -26,6 +26,8 @@ class Certificate:
     """Group → its charge, at least 0; groups without one are left out."""
     theta: int = 0
     """For `GPU_HOURS`: millionths of price per unit of rate that columns are valued with."""
+    is_pairwise: bool = False
+    """Whether sets are left out that hold two jobs without a common cycle."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "duals", dict(self.duals))
@@ -43,6 +45,7 @@ class Certificate:
             "duals": dict(self.duals),
             "charges": dict(self.charges),
             "theta": self.theta,
+            "is_pairwise": self.is_pairwise,
         }
 
     @classmethod
@@ -58,7 +61,8 @@ class Certificate:
         theta = data.get("theta")
         if not isinstance(theta, int):
             raise ValueError(f"theta of a certificate is {theta!r}")  # noqa: TRY004  (malformed)
-        return cls(Objective(str(data.get("objective"))), duals, charges, theta)
+        is_pairwise = data.get("is_pairwise") is True
+        return cls(Objective(str(data.get("objective"))), duals, charges, theta, is_pairwise)
 
 
 def certified_value(problem: Problem, certificate: Certificate) -> int:

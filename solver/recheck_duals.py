@@ -9,7 +9,7 @@ more sets in: what passes here holds.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,6 +18,7 @@ from solver.bounds import Bound, BoundClass
 from solver.certificate import Certificate
 from solver.objective import Objective
 from solver.problem import Group, Job, Problem
+from solver.recheck_pairs import Pairs
 
 MILLION = 10**6
 STEPS = 256
@@ -36,6 +37,7 @@ _Table = dict[tuple[int, int], NDArray[np.int64]]
 class _Part:
     """Jobs that may join a member on a group, and what all sets of them pay before that."""
 
+    member: Job
     paid: int
     """Dual of the member less cost and charge."""
     capacity: int
@@ -43,6 +45,8 @@ class _Part:
     most_jobs: int
     candidates: Sequence[tuple[int, int, int]]
     """Load, memory and profit of each."""
+    others: Sequence[Job]
+    """The candidates themselves."""
 
 
 def follow(problem: Problem, bound: Bound) -> bool:
@@ -67,8 +71,11 @@ def follow(problem: Problem, bound: Bound) -> bool:
         name = group.id if group.id in pinned else None
         key = (group.memory_bytes, group.pool, group.max_jobs, group.price, charge, name)
         shapes.setdefault(key, group)
+    if certificate.is_pairwise and bound.bound_class is BoundClass.UNIVERSAL:
+        return False
+    pairs = Pairs() if certificate.is_pairwise else None
     return all(
-        _most_paid(part) <= 0
+        _most_paid(part) <= 0 or (pairs is not None and _most_paid(_possible(part, pairs)) <= 0)
         for group in shapes.values()
         for part in _parts(problem, group, certificate, bound.bound_class)
     )
@@ -159,12 +166,27 @@ def _part(
         return dual + worth + (objective is Objective.GPU_HOURS)
 
     return _Part(
+        member=member,
         paid=profit(member) - cost - certificate.charges.get(group.id, 0),
         capacity=left,
         memory_bytes=group.memory_bytes - member.memory_bytes,
         most_jobs=(group.max_jobs or len(others) + 1) - 1,
         candidates=[(loads[job.id], job.memory_bytes, profit(job)) for job in others],
+        others=others,
     )
+
+
+def _possible(part: _Part, pairs: Pairs) -> _Part:
+    """The part without jobs that would pay but have no common cycle with the member."""
+    kept = [
+        (entry, job)
+        for entry, job in zip(part.candidates, part.others, strict=True)
+        if entry[2] > 0
+        and entry[0] <= part.capacity
+        and entry[1] <= part.memory_bytes
+        and pairs.is_possible(part.member, job)
+    ]
+    return replace(part, candidates=[entry for entry, _ in kept], others=[job for _, job in kept])
 
 
 def _most_paid(part: _Part) -> int:

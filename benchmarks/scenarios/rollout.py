@@ -16,6 +16,9 @@ from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
 
+import torch
+from transformers import Qwen3Config, Qwen3ForCausalLM
+
 import plexrl
 from benchmarks.contract import BenchmarkResult, Progress
 from benchmarks.peers.generation import Work
@@ -34,7 +37,7 @@ from plexrl.engines import vllm_settings
 from plexrl.engines.child_environment import child_command, child_environment
 from plexrl.engines.protocol import EngineKind, ModelSource
 from plexrl.engines.remote import EngineProcess
-from plexrl.engines.tiny_model import random_base
+from plexrl.engines.tiny_model import tiny_tokenizer
 from plexrl.services.service import GroupService
 from plexrl.state.arena import Arena
 from plexrl.state.manager import StateManager
@@ -51,8 +54,7 @@ def run(quick: bool, progress: Progress) -> BenchmarkResult:
     figures: dict[str, float] = {}
     peers: dict[str, float] = {}
     with tempfile.TemporaryDirectory() as scratch:
-        # Untrained, so that completions are long: about one in a hundred tokens is an end.
-        folder = random_base(f"{scratch}/model", seed=SEED)
+        folder = _untrained(f"{scratch}/model")
         if vllm_settings.is_installed():
             _measure_vllm(folder, rounds, quick, progress, figures, peers)
             progress("weight updates")
@@ -63,6 +65,28 @@ def run(quick: bool, progress: Progress) -> BenchmarkResult:
         base = plexrl.tiny_base("letters", seed=SEED)
         _measure_torch(base, rounds, quick, progress, figures, peers)
     return BenchmarkResult("rollout", figures, peers, SEED)
+
+
+def _untrained(folder: str) -> str:
+    """A model of 3.2 M parameters whose completions are long: one token in a hundred is an end."""
+    config = Qwen3Config(
+        vocab_size=len(tiny_tokenizer()),
+        hidden_size=256,
+        intermediate_size=768,
+        num_hidden_layers=4,
+        num_attention_heads=4,
+        num_key_value_heads=2,
+        head_dim=64,
+        max_position_embeddings=512,
+        tie_word_embeddings=True,
+        pad_token_id=0,
+        bos_token_id=1,
+        eos_token_id=2,
+    )
+    torch.manual_seed(SEED)
+    Qwen3ForCausalLM(config).save_pretrained(folder)
+    tiny_tokenizer().save_pretrained(folder)
+    return folder
 
 
 class Peer:

@@ -111,8 +111,14 @@ def _rows(
     figures[f"{name}_limit"] = fmean(limit(case, size.jobs(case, seed)) for seed in size.seeds)
     figures[f"{name}_slo_attainment"] = min(entry.score.attainment for entry in planned)
     heavy = [
-        score_fleet(e.cells, e.dispatch, [SCORING_SEED + s], cycles=size.cycles, tail=Tail.PARETO)
-        for s, e in zip(size.seeds, planned, strict=True)
+        score_fleet(
+            entry.cells,
+            entry.dispatch,
+            [SCORING_SEED + seed],
+            cycles=size.peer_cycles,
+            tail=Tail.PARETO,
+        )
+        for seed, entry in zip(size.seeds, planned, strict=True)
     ]
     figures[f"{name}_saving_heavy_tail"] = fmean(s.saving(case.own_price) for s in heavy)
     figures[f"{name}_slo_attainment_heavy_tail"] = fmean(s.attainment for s in heavy)
@@ -132,7 +138,7 @@ def _policies(
     for name, dispatch in (("our_cells_plan_order", planned_order), ("strict_plan", strict_plan)):
         progress(f"{case.name}: {name}")
         scores = [
-            score_fleet(entry.cells, dispatch, [SCORING_SEED + seed], cycles=size.cycles)
+            score_fleet(entry.cells, dispatch, [SCORING_SEED + seed], cycles=size.peer_cycles)
             for seed, entry in zip(size.seeds, planned, strict=True)
         ]
         found[f"{case.name}_{name}"] = fmean(s.saving(case.own_price) for s in scores)

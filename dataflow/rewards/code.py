@@ -7,7 +7,7 @@ import re
 import subprocess
 import sys
 import tempfile
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from dataflow.environments.python_process import ProcessLimits
 from dataflow.rewards.texts import gold_of
@@ -36,7 +36,10 @@ class CodeTests:
     security boundary: a program may still open sockets and read what this user may read.
     """
 
-    limits: ProcessLimits = ProcessLimits(wall_s=5.0, cpu_s=5, memory_bytes=512 << 20)
+    limits: ProcessLimits = field(
+        default_factory=lambda: ProcessLimits(wall_s=5.0, cpu_s=5, memory_bytes=512 << 20)
+    )
+    """What one program may use."""
 
     def __call__(self, sample: Sample) -> float:
         """Reward of one sample."""

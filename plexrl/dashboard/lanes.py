@@ -267,7 +267,9 @@ def _part(data: Mapping[str, object], name: str) -> Mapping[str, object]:
 
 def _rows(data: Mapping[str, object], name: str) -> list[Mapping[str, object]]:
     found = data.get(name)
-    return [row for row in found if isinstance(row, Mapping)] if isinstance(found, list) else []
+    if not isinstance(found, list | tuple):
+        return []
+    return [row for row in found if isinstance(row, Mapping)]
 
 
 def _number(data: Mapping[str, object], name: str) -> float:

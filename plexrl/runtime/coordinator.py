@@ -7,7 +7,7 @@ times it takes are seconds of the system clock; all times it gives out are secon
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 from dataclasses import replace
 
 from plexrl.core.jobs import JobFacts, JobTable
@@ -94,6 +94,13 @@ class Coordinator:
         self.ledger.lost(group, now_s)
         self.planner.group_lost(group)
         self._tell(GroupLost(group), now_s)
+
+    def drop_groups(self, workers: Container[str], now_s: float) -> None:
+        """Note that groups are gone whose worker is not among these."""
+        for name in self.groups.names():
+            row = self.groups.get(name)
+            if row is not None and row.worker not in workers:
+                self.group_down(name, now_s)
 
     def submit(self, facts: JobFacts, now_s: float) -> str:
         """Place a job that arrives; returns its group.

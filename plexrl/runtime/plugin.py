@@ -24,15 +24,16 @@ from plexrl.core.jobs import JobEntry, JobTable
 from plexrl.core.status import JobState
 from plexrl.errors import JobError
 from plexrl.planning.config import PlanningConfig
-from plexrl.planning.planner import GroupFacts, Planner, solve
+from plexrl.planning.planner import GroupFacts, Planner
 from plexrl.runtime import messages
 from plexrl.runtime.coordinator import Coordinator
 from plexrl.runtime.desk import Desk
 from plexrl.runtime.drivers import DriverPlacement
 from plexrl.runtime.gate import Gate, group_of
-from plexrl.runtime.logs import log_driver, log_plan
+from plexrl.runtime.logs import log_driver
 from plexrl.runtime.messages import unpack
 from plexrl.runtime.outbox import Outbox
+from plexrl.runtime.replanning import replan_for_ever
 from plexrl.runtime.view import ClusterView, show
 from solver.dispatch.arbiter import Arbiter
 from solver.dispatch.events import TICKS_PER_S
@@ -46,9 +47,6 @@ PLUGIN_NAME = "plexrl"
 RECONCILE_S = 1.0
 """Seconds between passes that pick up admitted tasks a worker could not take and drivers
 without a worker; both are rare and neither is urgent."""
-
-PLANNING_S = 0.1
-"""Seconds between looks whether a new plan is due."""
 
 NODE_KEY = re.compile(r"(?P<phase>[a-z_]+)-i\d+\.a\d+\.t\d+\.(?P<tail>.+)")
 """Shape of `dataflow.keys.node_key`."""
@@ -128,9 +126,9 @@ class PlexRLScheduler(SchedulerPlugin):
             show(self._faces, scheduler, view)
         for address in scheduler.workers:
             self.add_worker(scheduler, address)
-        for loop in (self._reconcile, self._plan):
-            task = asyncio.create_task(loop())
-            self._tasks.add(task)
+        planning = replan_for_ever(self._coordinator, self._clock, self._guarded, self._drain_soon)
+        for loop in (self._reconcile(), planning):
+            self._tasks.add(asyncio.create_task(loop))
 
     async def before_close(self) -> None:
         """Stop the periodic passes."""
@@ -265,17 +263,10 @@ class PlexRLScheduler(SchedulerPlugin):
         self._gate.hold_again(key)
         if key in self._denied:
             return
-        self._note_lost_groups(now_s)
+        # Dask moves the tasks of a worker that is gone before it tells plugins of it.
+        self._coordinator.drop_groups(self._scheduler.workers, now_s)
         if self._coordinator.ledger.may_withdraw(key):
             self._coordinator.withdrawn(key, now_s)
-
-    def _note_lost_groups(self, now_s: float) -> None:
-        """Note groups whose worker is gone: Dask moves its tasks before it tells plugins."""
-        workers = self._scheduler.workers
-        for name in self._coordinator.groups.names():
-            row = self._coordinator.groups.get(name)
-            if row is not None and row.worker not in workers:
-                self._coordinator.group_down(name, now_s)
 
     def _drain_soon(self) -> None:
         """Carry out instructions once the current round of transitions is over."""
@@ -354,22 +345,6 @@ class PlexRLScheduler(SchedulerPlugin):
                 self._gate.hold(key, group)
                 if self._gate.state(key) == "no-worker":
                     self._coordinator.ready(key, now_s)
-
-    async def _plan(self) -> None:
-        planner = self._coordinator.planner
-        loop = asyncio.get_running_loop()
-        while True:
-            await asyncio.sleep(PLANNING_S)
-            with self._guarded("plan"):
-                now_s = self._clock() - self._coordinator.epoch_s
-                reason = planner.due(now_s)
-                if reason is None:
-                    continue
-                request = planner.request(reason, now_s)
-                proposal = await loop.run_in_executor(None, solve, request)
-                self._coordinator.adopt(proposal, self._clock())
-                log_plan(proposal)
-                self._drain_soon()
 
     @contextmanager
     def _guarded(self, hook: str) -> Iterator[None]:

@@ -20,9 +20,10 @@ SERVED_DUAL = NEVER // 2**20
 
 
 def dive(packing: Packing, deadline: float) -> None:
-    """Offer a plan made of columns that the linear master likes best; the master is left as it was.
+    """Offer a plan made of columns that the linear master likes best.
 
-    Sets that have no timeline, or whose jobs are partly served, are passed over or trimmed.
+    Sets whose jobs are partly served are trimmed. Sets without a timeline stay forbidden in the
+    master, which is otherwise left as it was.
     """
     generation = packing.columns
     fixed: dict[int, int] = {}
@@ -41,7 +42,7 @@ def dive(packing: Packing, deadline: float) -> None:
         duals[list(served)] = SERVED_DUAL
         _price(packing, duals)
     for index in fixed:
-        generation.master.fix(index, None)
+        generation.master.fix(index, 0 if index in packing.barren else None)
     if len(served) == num_jobs:
         packing.offer([index for index, share in fixed.items() if share])
 
@@ -71,6 +72,8 @@ def _take(packing: Packing, index: int, fixed: dict[int, int], served: set[int])
             return
         index = trimmed
     is_real = packing.realised(index).timeline is not None
+    if not is_real:
+        packing.barren.add(index)
     generation.master.fix(index, int(is_real))
     fixed[index] = int(is_real)
     if is_real:

@@ -49,7 +49,7 @@ def pack(
         return
     packing.columns.run(_after(packing, COLUMN_SHARE), packing.is_proven)
     if not packing.is_proven() and not is_complete:
-        dive(packing, _after(packing, DIVE_SHARE))
+        _dive_again(packing, _after(packing, DIVE_SHARE))
     if objective in {Objective.GROUPS, Objective.COST}:
         _bound_any_schedule(packing)
     if not packing.is_proven():
@@ -91,6 +91,18 @@ def _lower_price(packing: Packing, *, is_complete: bool) -> None:
             return
 
 
+def _dive_again(packing: Packing, deadline: float) -> None:
+    """Dive as long as that helps: each dive learns of sets without a timeline, which the next
+    does without.
+    """
+    while time.monotonic() < deadline and not packing.is_proven():
+        before = packing.best_value, len(packing.barren)
+        dive(packing, deadline)
+        if before == (packing.best_value, len(packing.barren)):
+            return
+        packing.columns.run(deadline, packing.is_proven)
+
+
 def _bound_any_schedule(packing: Packing) -> None:
     """Look for the universal bound, with the columns at hand as a start."""
     generation = Generation.of(
@@ -98,6 +110,7 @@ def _bound_any_schedule(packing: Packing) -> None:
     )
     for column in packing.columns.pool.columns:
         generation.add(column.kind, column.jobs)
+    generation.start_from(generation.pricer.fluid_duals())
     generation.run(_after(packing, UNIVERSAL_SHARE))
 
 

@@ -28,6 +28,9 @@ from solver.problem import MAX_TICKS, Job, Problem
 
 SHARPEN_S = 1.0
 """Seconds that CP-SAT may look for a timeline that the built one misses."""
+HASTY_SHARPEN_S = 0.2
+"""The same where there are many jobs."""
+MANY_JOBS = 24
 OVERPRICE = 1000
 """A job without a group costs as many times the dearest set: more than any plan could save."""
 SMOOTHING = 0.5
@@ -57,7 +60,7 @@ class Generation:
     ) -> Generation:
         """Start with each job on a group of its own."""
         pricer = Pricer.of(problem, objective, bound_class)
-        pool = ColumnPool(problem, pricer.kinds, objective, bound_class)
+        pool = ColumnPool(problem, pricer.kinds, objective, bound_class, pricer.impossible)
         dearest = max(abs(cell.cost) for _, cell in pricer.cells) if pricer.cells else MILLION
         master = LinearMaster(
             len(problem.jobs),
@@ -95,6 +98,10 @@ class Generation:
             if num_new == 0:
                 self.center = answer.duals
 
+    def start_from(self, duals: Ints) -> None:
+        """Price at duals that are known to be good before the master has any of its own."""
+        self._price(duals, np.zeros(len(self.pricer.kinds), np.int64))
+
     def _smoothed(self, duals: Ints) -> Ints:
         if self.center is None:
             return duals
@@ -129,6 +136,8 @@ class Packing:
     realiser: Realiser = field(init=False)
     best: Plan | None = None
     best_value: int | None = None
+    barren: set[int] = field(default_factory=set)
+    """Columns whose jobs have no known timeline."""
     taken: tuple[int, ...] = ()
     """Columns of the best plan, as far as they are columns."""
 
@@ -194,7 +203,8 @@ class Packing:
     ) -> tuple[Timeline | None, int]:
         limit = min(job.limit_ticks for job in jobs)
         hint = built if built.cycle_ticks <= limit else None
-        effort = Effort(min(SHARPEN_S, max(self.left_s, 0.0)), self.seed)
+        most_s = HASTY_SHARPEN_S if len(self.problem.jobs) > MANY_JOBS else SHARPEN_S
+        effort = Effort(min(most_s, max(self.left_s, 0.0)), self.seed)
         answer = shortest_cycle(group, jobs, hint, effort)
         if answer.ending is Ending.INFEASIBLE:
             return None, MAX_TICKS

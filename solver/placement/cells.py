@@ -89,14 +89,19 @@ def job_table(problem: Problem) -> JobTable:
 
 
 def cells_of(
-    problem: Problem, kind: GroupKind, objective: Objective, bound_class: BoundClass
+    problem: Problem,
+    kind: GroupKind,
+    objective: Objective,
+    bound_class: BoundClass,
+    impossible: Flags,
 ) -> tuple[Cell, ...]:
     """All cells of a kind of group; together they hold every set of two and more jobs on it.
 
-    A set of one job is in the cell that forces it, with nothing else chosen.
+    A set of one job is in the cell that forces it, with nothing else chosen. Sets in which the
+    forced job is one of an `impossible` pair are left out.
     """
     usable = np.array([may_use(job, kind.example) for job in problem.jobs], np.bool_)
-    builder = _Builder(problem, kind, objective, job_table(problem), usable)
+    builder = _Builder(problem, kind, objective, job_table(problem), usable, impossible)
     if bound_class is BoundClass.UNIVERSAL:
         return tuple(builder.largest_share())
     if objective in {Objective.GROUPS, Objective.COST}:
@@ -111,6 +116,7 @@ class _Builder:
     objective: Objective
     table: JobTable
     usable: Flags
+    impossible: Flags
 
     def cost(self, cycle_ticks: int) -> int:
         price = self.kind.example.price
@@ -187,7 +193,8 @@ class _Builder:
     ) -> Cell:
         left = whole - int(loads[first])
         room = self.kind.example.memory_bytes - int(self.table.memory[first])
-        jobs = np.flatnonzero(others & (loads <= left) & (self.table.memory <= room))
+        fits = (loads <= left) & (self.table.memory <= room) & ~self.impossible[first]
+        jobs = np.flatnonzero(others & fits)
         memory = self.table.memory[jobs]
         most = (self.kind.example.max_jobs or len(self.problem.jobs)) - 1
         states = memory_states(memory, room, most)

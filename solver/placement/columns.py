@@ -5,9 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
+import numpy as np
+
 from solver.bounds import BoundClass, cycle_floor_ticks, cycle_limit_ticks, may_use
 from solver.objective import Objective, column_cost
 from solver.placement.kinds import GroupKind
+from solver.placement.pairs import Flags
 from solver.problem import Group, Job, Problem
 
 
@@ -31,6 +34,8 @@ class ColumnPool:
     kinds: Sequence[GroupKind]
     objective: Objective
     bound_class: BoundClass
+    impossible: Flags
+    """Pairs of jobs that may share no group."""
     theta: int = 0
     columns: list[Column] = field(default_factory=list)
     known: dict[tuple[int, tuple[int, ...]], int | None] = field(default_factory=dict)
@@ -46,7 +51,9 @@ class ColumnPool:
         if (kind, indices) in self.known:
             return None
         members = tuple(self.problem.jobs[index] for index in indices)
-        if not fits(self.kinds[kind].example, members, self.bound_class):
+        if self._has_impossible_pair(indices) or not fits(
+            self.kinds[kind].example, members, self.bound_class
+        ):
             self.known[kind, indices] = None
             return None
         self.known[kind, indices] = len(self.columns)
@@ -85,13 +92,18 @@ class ColumnPool:
                 for index in range(first, len(self.problem.jobs)):
                     wider = (*chosen, index)
                     members = tuple(self.problem.jobs[at] for at in wider)
-                    if not fits(group_kind.example, members, self.bound_class):
+                    if self._has_impossible_pair(wider) or not fits(
+                        group_kind.example, members, self.bound_class
+                    ):
                         continue
                     self.add(kind, wider)
                     if len(self.columns) > most:
                         return False
                     stack.append((index + 1, wider))
         return True
+
+    def _has_impossible_pair(self, indices: tuple[int, ...]) -> bool:
+        return bool(self.impossible[np.ix_(indices, indices)].any())
 
     def _cost(self, kind: int, members: tuple[Job, ...]) -> int:
         price = self.kinds[kind].example.price

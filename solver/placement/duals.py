@@ -9,10 +9,11 @@ import numpy as np
 
 from solver.bounds import BoundClass
 from solver.certificate import Certificate
-from solver.objective import Objective
-from solver.placement.cells import Cell, JobTable, cells_of, job_table
+from solver.objective import MILLION, Objective
+from solver.placement.cells import Cell, Flags, JobTable, cells_of, job_table
 from solver.placement.kinds import GroupKind, group_kinds
 from solver.placement.knapsack import Ints
+from solver.placement.pairs import impossible_pairs
 from solver.placement.pricing import Priced, Prices, price_cell
 from solver.problem import Problem
 
@@ -30,17 +31,30 @@ class Pricer:
     cells: tuple[tuple[int, Cell], ...]
     """Index of the kind and cell."""
     table: JobTable
+    impossible: Flags
+    """Pairs of jobs that are in no set; none where the class is universal."""
 
     @classmethod
     def of(cls, problem: Problem, objective: Objective, bound_class: BoundClass) -> Pricer:
         """Cut the sets of jobs of a problem into cells."""
         kinds = group_kinds(problem)
+        if bound_class is BoundClass.UNIVERSAL:
+            impossible = np.zeros((len(problem.jobs), len(problem.jobs)), np.bool_)
+        else:
+            impossible = impossible_pairs(problem)
         cells = tuple(
             (index, cell)
             for index, kind in enumerate(kinds)
-            for cell in cells_of(problem, kind, objective, bound_class)
+            for cell in cells_of(problem, kind, objective, bound_class, impossible)
         )
-        return cls(problem, objective, kinds, cells, job_table(problem))
+        return cls(problem, objective, kinds, cells, job_table(problem), impossible)
+
+    def fluid_duals(self) -> Ints:
+        """What each job pays if groups could be shared like a fluid, in millionths."""
+        price = min(kind.example.price for kind in self.kinds)
+        whole = MILLION if self.objective is Objective.GROUPS else MILLION * price
+        duals: Ints = self.table.busy * whole // self.table.limit
+        return duals
 
     def price(self, duals: Ints, charges: Ints, theta: int = 0) -> tuple[Priced, ...]:
         """The best set of every cell."""
@@ -100,6 +114,7 @@ class Pricer:
                 if charge > 0
             },
             theta=theta,
+            is_pairwise=bool(self.impossible.any()),
         )
 
 

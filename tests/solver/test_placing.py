@@ -2,7 +2,7 @@
 
 import sys
 
-import networkx
+import networkx as nx
 import pytest
 
 import solver
@@ -38,7 +38,7 @@ def test_few_jobs_need_as_few_groups_as_brute_force_finds(seed):
 def test_pairs_are_chosen_as_a_matching_would(seed):
     """At two jobs a group the fewest groups are the jobs less the largest matching."""
     problem = random_pool(14, seed, max_jobs=2)
-    graph = networkx.Graph()
+    graph = nx.Graph()
     graph.add_nodes_from(problem.jobs)
     for index, one in enumerate(problem.jobs):
         for other in problem.jobs[index + 1 :]:
@@ -46,7 +46,7 @@ def test_pairs_are_chosen_as_a_matching_would(seed):
             fits = sum(member.memory_bytes for member in pair) <= 150
             if fits and cycle_floor_ticks(pair) <= cycle_limit_ticks(pair):
                 graph.add_edge(*pair)
-    pairs = networkx.max_weight_matching(graph, maxcardinality=True)
+    pairs = nx.max_weight_matching(graph, maxcardinality=True)
     result = _checked(problem, Objective.GROUPS)
     assert result.status is Status.OPTIMAL
     assert result.value == len(problem.jobs) - len(pairs)

@@ -83,7 +83,7 @@ def plan_summary(status: ClusterStatus) -> PlanSummary:
 def solve_lines(plan_json: Mapping[str, object]) -> list[SolveLine]:
     """Past solves, newest first."""
     history = plan_json.get("history")
-    rows = history[-SOLVES_SHOWN:] if isinstance(history, list) else []
+    rows = history[-SOLVES_SHOWN:] if isinstance(history, list | tuple) else []
     return [
         SolveLine(
             number=int(row["number"]),

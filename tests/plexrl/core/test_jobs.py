@@ -91,3 +91,14 @@ def test_more_iterations_than_the_job_has_break_an_invariant():
 def test_an_unknown_job_lists_the_known_ones():
     with pytest.raises(JobError, match="no job is called 'b'; jobs here: a"):
         table_in(JobState.RUNNING)["b"]
+
+
+def test_seconds_of_iterations_follow_commits_and_rollbacks():
+    table = table_in(JobState.RUNNING)
+    for index in range(3):
+        table.commit(IterationRecord("a", index, float(index), index + 0.5))
+    assert table["a"].iterations_s == 1.5
+    table.resume_at("a", 1)
+    assert table["a"].iterations_s == 0.5
+    table.commit(IterationRecord("a", 1, 5.0, 7.0))
+    assert table["a"].iterations_s == 2.5

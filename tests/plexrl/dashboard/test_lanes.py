@@ -11,6 +11,7 @@ from plexrl.dashboard.lanes import (
     lengths,
     planned_bars,
 )
+from solver.problem import Group, Job, Op, Problem
 from tests.plexrl.cli.made_up import lease
 
 
@@ -99,3 +100,13 @@ def test_a_plan_without_a_timeline_has_no_bars(broken):
 def test_lengths_are_medians():
     leases = [lease(started=0, ended=end) for end in (1.0, 2.0, 9.0)]
     assert lengths(leases) == {("a", "actor.rollout.0"): 2.0}
+
+
+def test_a_plan_from_the_planner_itself_brings_its_lengths():
+    group = Group("g", memory_bytes=10, max_jobs=2)
+    jobs = [
+        Job("a", (Op("actor.rollout.0", 1500, 0, 0),), memory_bytes=1, slowdown_limit_permille=3000)
+    ]
+    problem = Problem((group,), tuple(jobs)).to_json()
+    adopted = adopted_plan({"in_force": {"plan": {}, "problem": problem}}, 3.0)
+    assert adopted.lengths_s == {("a", "actor.rollout.0"): 1.5}

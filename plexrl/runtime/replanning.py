@@ -1,0 +1,47 @@
+"""Plans again and again while jobs run: asks when it is due, solves aside, adopts."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+
+from plexrl.clock import Clock
+from plexrl.planning.planner import solve
+from plexrl.runtime.coordinator import Coordinator
+
+PLANNING_S = 0.1
+"""Seconds between looks whether a new plan is due."""
+
+
+async def replan_for_ever(
+    coordinator: Coordinator,
+    clock: Clock,
+    guarded: Callable[[str], AbstractContextManager[None]],
+    adopted: Callable[[], None],
+) -> None:
+    """Run the planning loop until it is cancelled.
+
+    Parameters
+    ----------
+    coordinator
+        Whose planner is asked, and which adopts.
+    guarded
+        Logs and counts an error instead of ending the loop.
+    adopted
+        Called after a plan came into force.
+    """
+    planner = coordinator.planner
+    loop = asyncio.get_running_loop()
+    while True:
+        await asyncio.sleep(PLANNING_S)
+        with guarded("plan"):
+            now_s = clock() - coordinator.epoch_s
+            reason = planner.due(now_s)
+            if reason is None:
+                continue
+            request = planner.request(reason, now_s)
+            # It blocks on its child process, whose end the budget guarantees.
+            proposal = await loop.run_in_executor(None, solve, request)
+            coordinator.adopt(proposal, clock())
+            adopted()
