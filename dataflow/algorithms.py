@@ -66,6 +66,10 @@ class GrpoSettings:
     overlong_buffer_tokens: int = 0
     """Tokens before the limit over which the reward falls by up to 1 (overlong shaping: DAPO);
     0: no such penalty."""
+    reference: str | None = None
+    """Folder of the model that `kl_coef` holds the actor to; the actor's own by default."""
+    critic: str | None = None
+    """Folder of the critic's first version; by default the actor's, with a value head of zeros."""
     critic_lr: float = 1e-3
     """Step size of the critic, constant."""
     discount: float = 1.0
@@ -160,6 +164,23 @@ def preset(name: str | None) -> dict[str, object]:
             f"no algorithm is called {name!r}; known are {', '.join(sorted(PRESETS))}"
         )
     return dict(PRESETS[name])
+
+
+def settings_of(
+    fixed: Mapping[str, object], algorithm: str | None, settings: Mapping[str, object]
+) -> GrpoSettings:
+    """What the task fixes, then what the algorithm says where the user says nothing.
+
+    Raises
+    ------
+    UnknownNameError
+        A setting, an algorithm or a name in a setting does not exist.
+    PipelineError
+        A setting is out of range.
+    """
+    check_settings(settings)
+    merged = {**fixed, **preset(algorithm), **settings}
+    return GrpoSettings(**merged)  # type: ignore[arg-type]
 
 
 def check_settings(settings: Mapping[str, object]) -> None:

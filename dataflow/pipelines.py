@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from dask.delayed import Delayed
 
 from dataflow import advantages, dynamic_sampling, environments, rewards, scoring, tasks
-from dataflow.algorithms import GAE, SETTINGS, GrpoSettings, check_settings, preset
+from dataflow.algorithms import GAE, SETTINGS, GrpoSettings, settings_of
 from dataflow.calls import FurtherTrainOptions
 from dataflow.dynamic_sampling import Judged
 from dataflow.errors import PipelineError
@@ -202,8 +202,6 @@ def grpo(
     commit_every: int = 1,
     hints_s: Mapping[str, float] | None = None,
     rollout_engine: str = "torch",
-    reference: str | None = None,
-    critic: str | None = None,
     **settings: object,
 ) -> JobSpec:
     """Job that trains one model on one task, with GRPO or a relative of it.
@@ -235,11 +233,6 @@ def grpo(
         Expected seconds by op; the task's by default, which hold for the tiny base model.
     rollout_engine
         ``torch`` or ``vllm``; see `dataflow.jobs.ModelSpec`.
-    reference
-        Folder of the model that `kl_coef` holds the actor to; `model` by default.
-    critic
-        Folder of the critic's first version, for advantage ``gae``; `model` by default, with a
-        value head of zeros.
     **settings
         Fields of `GrpoSettings` that the task does not decide: `dataflow.algorithms.SETTINGS`.
 
@@ -258,15 +251,11 @@ def grpo(
         A setting is out of range.
     """
     chosen = tasks.task(task, **(task_options or {})) if isinstance(task, str) else task
-    check_settings(settings)
     fixed = _task_settings(chosen, seed, num_samples, max_new_tokens)
-    own = GrpoSettings(**{**fixed, **preset(algorithm), **settings})  # type: ignore[arg-type]
-    per_round = chosen.num_prompts if num_prompts is None else num_prompts
+    own = settings_of(fixed, algorithm, settings)
     return JobSpec(
         name=chosen.name if name is None else name,
-        models=_models(
-            own, ModelSpec(str(model), rollout_engine=rollout_engine), reference, critic
-        ),
+        models=_models(own, ModelSpec(str(model), rollout_engine=rollout_engine)),
         pipeline=GrpoPipeline(own),
         iterations=iterations,
         seed=seed,
@@ -274,16 +263,15 @@ def grpo(
         weight=weight,
         staleness=staleness,
         prompts=chosen.prompts(seed),
-        num_prompts=per_round * own.dynamic_rounds,
+        num_prompts=own.dynamic_rounds
+        * (chosen.num_prompts if num_prompts is None else num_prompts),
         commit=Commit(every_iterations=commit_every),
         hints_s=dict(chosen.hints_s if hints_s is None else hints_s),
         description=chosen.description,
     )
 
 
-def _models(
-    settings: GrpoSettings, actor: ModelSpec, reference: str | None, critic: str | None
-) -> dict[str, ModelSpec]:
+def _models(settings: GrpoSettings, actor: ModelSpec) -> dict[str, ModelSpec]:
     """The networks a job needs.
 
     Raises
@@ -298,9 +286,9 @@ def _models(
                 f"grpo: dynamic_rounds is {settings.dynamic_rounds} with advantage 'gae'; a critic "
                 "learns from every prompt: leave dynamic_rounds out"
             )
-        models["critic"] = ModelSpec(critic or actor.folder, head="value")
+        models["critic"] = ModelSpec(settings.critic or actor.folder, head="value")
     if settings.kl_coef:
-        models["reference"] = ModelSpec(reference or actor.folder, is_trainable=False)
+        models["reference"] = ModelSpec(settings.reference or actor.folder, is_trainable=False)
     return models
 
 

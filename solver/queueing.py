@@ -26,12 +26,18 @@ class _Station:
     queue: deque[tuple[_Step, int]] = field(default_factory=deque)
     """Steps, and the ticks they were ready at; oldest first."""
     is_busy: bool = False
+    is_kept: bool = False
+    """Whether the first in the queue goes on from the op that just ended."""
     resident: int | None = None
     """Job whose state is there."""
 
 
 def queue_ends(
-    jobs: Sequence[SimJob], horizon_s: float | None, *, is_lag_first: bool = False
+    jobs: Sequence[SimJob],
+    horizon_s: float | None,
+    *,
+    is_lag_first: bool = False,
+    is_kept: bool = False,
 ) -> list[list[int]]:
     """Ticks at which the iterations of each job end, up to the horizon.
 
@@ -43,60 +49,82 @@ def queue_ends(
         Moment at which to stop; None: when the tapes end.
     is_lag_first
         Serve the job that waited longest relative to its time alone, rather than the first ready.
+    is_kept
+        Let a job keep its group from one op to the next where it does not wait between them.
     """
     horizon = math.inf if horizon_s is None else horizon_s * TICKS_PER_S
-    loops = [Loop(job) for job in jobs]
-    stations = {op.groups[0]: _Station() for job in jobs for op in job.ops}
-    places = [[stations[op.groups[0]] for op in job.ops] for job in jobs]
-    swaps = [[round((op.swap_s or 0.0) * TICKS_PER_S) for op in job.ops] for job in jobs]
-    # (tick, rank, is the end of a lease, step); ends come first, so that queues are up to date.
-    events: list[tuple[int, int, bool, _Step]] = []
-    rank = 0
-    waited, alone = [0] * len(jobs), [1] * len(jobs)
-    for index, loop in enumerate(loops):
-        for iteration, op, tick in loop.startable():
-            rank += 1
-            events.append((tick, rank, False, (index, iteration, op)))
-    heapq.heapify(events)
-    while events:
-        now, _, is_end, step = heapq.heappop(events)
+    floor = _Floor(jobs, is_lag_first=is_lag_first, is_kept=is_kept)
+    for index in range(len(jobs)):
+        floor.go_on(index, 0)
+    while floor.events:
+        now, _, is_end, step = heapq.heappop(floor.events)
         if now > horizon:
             break
-        index, iteration, op = step
-        station = places[index][op]
+        station = floor.places[step[0]][step[2]]
         if is_end:
             station.is_busy = False
-            tick = now + jobs[index].tape[iteration][op][1]
-            if not loops[index].finish(op, tick):
-                rank += 1
-                heapq.heappush(events, (tick, rank, False, (index, iteration, op + 1)))
-            else:
-                for begun, first, at in loops[index].startable():
-                    rank += 1
-                    heapq.heappush(events, (max(at, now), rank, False, (index, begun, first)))
+            floor.finish(step, now)
         else:
             station.queue.append((step, now))
         if station.queue and not station.is_busy:
-            place = _most_lagging(station, waited, alone, now) if is_lag_first else 0
-            taken, ready = station.queue[place]
-            del station.queue[place]
-            job, turn, part = taken
-            waited[job] += now - ready
-            alone[job] += sum(jobs[job].tape[turn][part])
-            swap = swaps[job][part] if station.resident not in {job, None} else 0
-            station.is_busy, station.resident = True, job
-            rank += 1
-            length = swap + jobs[job].tape[turn][part][0]
-            heapq.heappush(events, (now + length, rank, True, taken))
-    return [loop.ends for loop in loops]
+            floor.serve(station, now)
+    return [loop.ends for loop in floor.loops]
 
 
-def _most_lagging(station: _Station, waited: list[int], alone: list[int], now: int) -> int:
-    return max(
-        range(len(station.queue)),
-        key=lambda place: _lag(*station.queue[place], waited, alone, now),
-    )
+class _Floor:
+    """All stations and jobs, and what happens next."""
 
+    def __init__(self, jobs: Sequence[SimJob], *, is_lag_first: bool, is_kept: bool) -> None:
+        self.jobs = jobs
+        self.loops = [Loop(job) for job in jobs]
+        stations = {op.groups[0]: _Station() for job in jobs for op in job.ops}
+        self.places = [[stations[op.groups[0]] for op in job.ops] for job in jobs]
+        self.events: list[tuple[int, int, bool, _Step]] = []
+        """(tick, rank, whether a lease ends, step); those of one tick in order of their push."""
+        self._rank = 0
+        self._is_lag_first = is_lag_first
+        self._is_kept = is_kept
+        self._swaps = [[round((op.swap_s or 0.0) * TICKS_PER_S) for op in j.ops] for j in jobs]
+        self._waited, self._alone = [0] * len(jobs), [1] * len(jobs)
 
-def _lag(step: _Step, ready: int, waited: list[int], alone: list[int], now: int) -> float:
-    return (waited[step[0]] + now - ready) / alone[step[0]]
+    def go_on(self, index: int, now: int) -> None:
+        """Make ready what may begin of a job."""
+        for iteration, op, tick in self.loops[index].startable():
+            self._push(max(tick, now), (index, iteration, op), is_end=False)
+
+    def finish(self, step: _Step, now: int) -> None:
+        """A lease ended: the job's next op is ready after the wait."""
+        index, iteration, op = step
+        tick = now + self.jobs[index].tape[iteration][op][1]
+        if self.loops[index].finish(op, tick):
+            self.go_on(index, now)
+        elif self._is_kept and tick == now and self.places[index][op] is self.places[index][op + 1]:
+            station = self.places[index][op]
+            station.queue.appendleft(((index, iteration, op + 1), now))
+            station.is_kept = True
+        else:
+            self._push(tick, (index, iteration, op + 1), is_end=False)
+
+    def serve(self, station: _Station, now: int) -> None:
+        """Give the free station to the job whose turn it is."""
+        place = 0
+        if self._is_lag_first and len(station.queue) > 1 and not station.is_kept:
+            place = max(range(len(station.queue)), key=lambda i: self._lag(station.queue[i], now))
+        station.is_kept = False
+        step, ready = station.queue[place]
+        del station.queue[place]
+        index, iteration, op = step
+        lengths = self.jobs[index].tape[iteration][op]
+        self._waited[index] += now - ready
+        self._alone[index] += sum(lengths)
+        swap = self._swaps[index][op] if station.resident not in {index, None} else 0
+        station.is_busy, station.resident = True, index
+        self._push(now + swap + lengths[0], step, is_end=True)
+
+    def _lag(self, queued: tuple[_Step, int], now: int) -> float:
+        (index, _, _), ready = queued
+        return (self._waited[index] + now - ready) / self._alone[index]
+
+    def _push(self, tick: int, step: _Step, *, is_end: bool) -> None:
+        self._rank += 1
+        heapq.heappush(self.events, (tick, self._rank, is_end, step))

@@ -36,10 +36,12 @@ class Effort:
     """Noise seeds that value a cell."""
     confirm_seeds: tuple[int, ...] = (10_001, 10_002)
     """Noise seeds that confirm a cell."""
-    confirm_cycles: int = 60
+    confirm_cycles: int = 40
     """Iterations of the slowest job that confirm a cell."""
     is_lag_first: bool = False
     """Value cells by the rule that serves the most lagging job, rather than the first ready."""
+    is_kept: bool = False
+    """Value cells as if jobs keep their group between ops without a wait."""
     is_by_price: bool = False
     """Minimise the price per second alone: a slowdown within its limit counts for nothing."""
     max_cell_jobs: int = 8
@@ -184,7 +186,9 @@ def appraise(cell: Cell, effort: Effort) -> Value | None:
     mean = dict.fromkeys((job.name for job in cell.jobs), 0.0)
     for seed in effort.seeds:
         compiled = cell.compile(seed, until_s)
-        found = queue_ends(compiled, until_s, is_lag_first=effort.is_lag_first)
+        found = queue_ends(
+            compiled, until_s, is_lag_first=effort.is_lag_first, is_kept=effort.is_kept
+        )
         for job, ends in zip(compiled, found, strict=True):
             if not ends:
                 return None
@@ -206,9 +210,13 @@ def _is_confirmed(cell: Cell, dispatch: Dispatch, effort: Effort) -> bool:
     for seed in effort.confirm_seeds:
         if appraise(cell, replace(longer, seeds=(seed,))) is None:
             return False
-    score = score_cell(cell, dispatch, effort.confirm_seeds[0], cycles=longer.cycles)
+    scores = (
+        score_cell(cell, dispatch, seed, cycles=longer.cycles) for seed in effort.confirm_seeds
+    )
     return all(
-        score.slowdowns[job.name] <= job.slowdown_limit * (1 - longer.margin) for job in cell.jobs
+        score.slowdowns[job.name] <= job.slowdown_limit * (1 - longer.margin)
+        for score in scores
+        for job in cell.jobs
     )
 
 

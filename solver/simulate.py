@@ -212,7 +212,7 @@ class _Running:
     swap_ticks: int = 0
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class Loop:
     """Where one job is: which part of which iteration may begin, and when.
 

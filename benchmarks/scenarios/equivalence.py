@@ -1,7 +1,7 @@
 """Whether jobs whose rollouts vLLM computes learn the same shared as alone.
 
-Their weights cannot be bit-identical, so what is compared is the reward they reach, seed by seed:
-equivalent are two ways of running if the 90 % confidence interval of the mean difference lies
+Bit-identical weights are not promised there, so what is compared is the reward they reach, seed by
+seed: equivalent are two ways of running if the 90 % confidence interval of the mean difference lies
 within the margin (two one-sided tests at 5 %; Schuirmann, J. Pharmacokinet. Biopharm. 1987).
 """
 

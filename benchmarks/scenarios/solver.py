@@ -15,6 +15,7 @@ from typing import Any
 
 import solver
 from benchmarks.contract import BenchmarkResult, Progress
+from benchmarks.job_shops import compare
 from plexrl.cli.shapes import published_shapes
 from solver.dispatch.events import TICKS_PER_S
 from solver.workloads import GB, Role, Workload, memory_suite, mixed_suite
@@ -47,7 +48,8 @@ def run(quick: bool, progress: Progress) -> BenchmarkResult:
             figures |= _solve(shapes, name, num_jobs, budget_s)
     progress("13 jobs, to the proof")
     figures |= _prove(shapes, 2 if quick else NUM_PROOFS)
-    return BenchmarkResult("solver", figures, {}, SEED)
+    shop_figures, peers = compare(quick, progress)
+    return BenchmarkResult("solver", figures | shop_figures, peers, SEED)
 
 
 def problem_of(

@@ -15,6 +15,7 @@ import sys
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import cloudpickle
 
@@ -126,7 +127,7 @@ class _Process:
         """Whether it can take another sample."""
         return self._child.poll() is None
 
-    def ask(self, sample: Sample) -> dict[str, object] | None:
+    def ask(self, sample: Sample) -> dict[str, Any] | None:
         """What the verifier says; None if the process is dead now, `death` says of what."""
         try:
             self._send(cloudpickle.dumps(sample))
@@ -162,7 +163,7 @@ class _Process:
             self._child.kill()
         self._child.wait()
 
-    def _answer(self, timeout_s: float) -> dict[str, object] | None:
+    def _answer(self, timeout_s: float) -> dict[str, Any] | None:
         """Next answer, or None at the time limit or the end of the process."""
         pipe = self._child.stdout
         assert pipe is not None
@@ -180,5 +181,5 @@ class _Process:
                     return None
                 self._buffer += read
         line, _, self._buffer = self._buffer.partition(b"\n")
-        answer: dict[str, object] = json.loads(line)
+        answer: dict[str, Any] = json.loads(line)
         return answer

@@ -68,15 +68,7 @@ def plan(
         problem = read_problem(file)
         old = None if diff is None else read_plan(diff)
         result = _solve(problem, old, budget, seed, console)
-        data: dict[str, object] = result.to_json()
-        tables = plan_tables(problem, result)
-        if old is not None and result.plan is not None:
-            data["changes"] = [change.to_json() for change in changes(old, result.plan).rows]
-            tables.append(changes(old, result.plan).table())
-        if with_frontier and result.plan is not None:
-            points = frontier(problem, seed)
-            data["frontier"] = [point.to_json() for point in points]
-            tables.append(frontier_table(points))
+        data, tables = _told(problem, result, old, seed if with_frontier else None)
         _write(problem, result, output, report)
         _show(data, tables, is_json=is_json)
         if result.plan is None:
@@ -204,6 +196,26 @@ def _solve(
         highlight=False,
     )
     return solver.plan(problem, previous=previous, budget_s=budget_s, seed=seed, on_incumbent=tell)
+
+
+def _told(
+    problem: solver.Problem,
+    result: solver.Result,
+    old: solver.Plan | None,
+    frontier_seed: int | None,
+) -> tuple[dict[str, object], list[RenderableType]]:
+    """A result as JSON types and as tables, with what was asked for beside it."""
+    data: dict[str, object] = result.to_json()
+    tables = plan_tables(problem, result)
+    if old is not None and result.plan is not None:
+        compared = changes(old, result.plan)
+        data["changes"] = [change.to_json() for change in compared.rows]
+        tables.append(compared.table())
+    if frontier_seed is not None and result.plan is not None:
+        points = frontier(problem, frontier_seed)
+        data["frontier"] = [point.to_json() for point in points]
+        tables.append(frontier_table(points))
+    return data, tables
 
 
 def _checked(problem: solver.Problem, path: Path) -> solver.Plan:

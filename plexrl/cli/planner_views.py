@@ -24,37 +24,9 @@ def report_of(problem: solver.Problem, result: solver.Result) -> PlanReport:
             ("group-time saved", f"{saving_of(problem, plan):.1%} of one group per job"),
             ("verified", "yes, independently" if result.is_verified else "no"),
         ),
-        spans=tuple(
-            PlannedSpan(
-                bar.group,
-                bar.job,
-                bar.op,
-                bar.start_ticks / TICKS_PER_S,
-                bar.end_ticks / TICKS_PER_S,
-                bar.is_switch,
-            )
-            for bar in report.bars(problem, plan)
-        ),
-        jobs=tuple(
-            JobRow(
-                job.id,
-                plan.placement[job.id],
-                plan.slowdowns_permille[job.id] / 1000,
-                job.slowdown_limit_permille / 1000,
-                job.alone_ticks / TICKS_PER_S,
-            )
-            for job in problem.jobs
-        ),
-        gaps=tuple(
-            GapRow(
-                gap.job,
-                gap.after_op,
-                gap.length_ticks / TICKS_PER_S,
-                gap.filled_ticks / gap.length_ticks,
-                tuple((job, ticks / TICKS_PER_S) for job, ticks in gap.filled),
-            )
-            for gap in report.gaps(problem, plan)
-        ),
+        spans=_spans(problem, plan),
+        jobs=_jobs(problem, plan),
+        gaps=_gaps(problem, plan),
         overlaps=report.overlaps(problem, plan),
         progress=tuple(
             (entry.seconds, entry.objective_ticks / TICKS_PER_S) for entry in result.incumbents
@@ -66,4 +38,44 @@ def report_of(problem: solver.Problem, result: solver.Result) -> PlanReport:
             for point in frontier(problem, 0)
             if point.saving is not None
         ),
+    )
+
+
+def _spans(problem: solver.Problem, plan: solver.Plan) -> tuple[PlannedSpan, ...]:
+    return tuple(
+        PlannedSpan(
+            bar.group,
+            bar.job,
+            bar.op,
+            bar.start_ticks / TICKS_PER_S,
+            bar.end_ticks / TICKS_PER_S,
+            bar.is_switch,
+        )
+        for bar in report.bars(problem, plan)
+    )
+
+
+def _jobs(problem: solver.Problem, plan: solver.Plan) -> tuple[JobRow, ...]:
+    return tuple(
+        JobRow(
+            job.id,
+            plan.placement[job.id],
+            plan.slowdowns_permille[job.id] / 1000,
+            job.slowdown_limit_permille / 1000,
+            job.alone_ticks / TICKS_PER_S,
+        )
+        for job in problem.jobs
+    )
+
+
+def _gaps(problem: solver.Problem, plan: solver.Plan) -> tuple[GapRow, ...]:
+    return tuple(
+        GapRow(
+            gap.job,
+            gap.after_op,
+            gap.length_ticks / TICKS_PER_S,
+            gap.filled_ticks / gap.length_ticks,
+            tuple((job, ticks / TICKS_PER_S) for job, ticks in gap.filled),
+        )
+        for gap in report.gaps(problem, plan)
     )

@@ -73,7 +73,7 @@ def read_problem(path: str | Path) -> solver.Problem:
     data = load(path)
     if not isinstance(data, Mapping):
         raise InputError(f"{path}: the file is {_shown(data)}; give a mapping with groups and jobs")
-    for inside, value in _numbers(data, ()):
+    for inside, value in _numbers(data):
         if not math.isfinite(value):
             raise InputError(f"{path}: {_dotted(inside)} is {value}; give a finite number")
     try:
@@ -174,7 +174,11 @@ def _job_entry(job: solver.Job) -> dict[str, object]:
 
 def _is_internal(data: Mapping[str, Any]) -> bool:
     jobs = data.get("jobs")
-    return "current" in data and isinstance(jobs, list) and all("id" in job for job in jobs)
+    return (
+        "current" in data
+        and isinstance(jobs, list)
+        and all(isinstance(job, Mapping) and "id" in job for job in jobs)
+    )
 
 
 def _problem(data: Mapping[str, Any]) -> solver.Problem:
@@ -226,17 +230,18 @@ def _validator() -> Draft202012Validator:
     return Draft202012Validator(json.loads(SCHEMA.read_text(encoding="utf-8")))
 
 
-def _numbers(
-    data: object, inside: tuple[str | int, ...]
-) -> Iterator[tuple[tuple[Any, ...], float]]:
-    if isinstance(data, float):
-        yield inside, data
-    elif isinstance(data, Mapping):
-        for key, value in data.items():
-            yield from _numbers(value, (*inside, key))
-    elif isinstance(data, list):
-        for index, value in enumerate(data):
-            yield from _numbers(value, (*inside, index))
+def _numbers(data: object) -> Iterator[tuple[_Path, float]]:
+    """Every number with a fraction, and where it stands; aliases of YAML are met once."""
+    seen: set[int] = set()
+    pending: list[tuple[_Path, object]] = [((), data)]
+    while pending:
+        inside, value = pending.pop()
+        if isinstance(value, float):
+            yield inside, value
+        elif isinstance(value, Mapping | list) and id(value) not in seen:
+            seen.add(id(value))
+            items = value.items() if isinstance(value, Mapping) else enumerate(value)
+            pending.extend(((*inside, key), entry) for key, entry in items)
 
 
 def _explained(path: Path, error: ValidationError) -> InputError:

@@ -26,6 +26,7 @@ from plexrl.dashboard.views.state import (
     traffic_lines,
 )
 from plexrl.markup import (
+    STYLE,
     dot,
     figures,
     nbytes,
@@ -153,6 +154,17 @@ def state_page(status: ClusterStatus, tally: Tally, number_: int = 0) -> str:
 
 
 _TIERS = ("device", "host", "store")
+
+
+def report(status: ClusterStatus, tally: Tally, plan_json: Mapping[str, object]) -> str:
+    """All pages of text and tables below each other, with their style."""
+    parts = (
+        jobs_page(status, tally, {}),
+        state_page(status, tally),
+        plan_page(status, plan_json),
+        savings_page(status, tally),
+    )
+    return f'<div style="padding:1em"><style>{STYLE}</style>{"<hr>".join(parts)}</div>'
 
 
 def _memory_row(line: MemoryLine) -> list[str]:

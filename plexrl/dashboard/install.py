@@ -9,6 +9,7 @@ import json
 import logging
 from collections.abc import Callable
 from functools import partial
+from typing import Any
 
 from bokeh.document import Document
 from distributed import Scheduler
@@ -17,7 +18,7 @@ from distributed.dashboard.scheduler import template_variables
 from distributed.http.utils import RequestHandler
 from tornado.ioloop import IOLoop
 
-from plexrl.dashboard import prometheus
+from plexrl.dashboard import fragments, prometheus
 from plexrl.dashboard.pages.leaves import JobsPage, PlanPage, SavingsPage, StatePage
 from plexrl.dashboard.pages.page import Page, open_page
 from plexrl.dashboard.pages.timeline import TimelinePage
@@ -55,6 +56,7 @@ def install(scheduler: Scheduler, source: Source) -> None:
     _add_json(scheduler, cockpit)
     if _has_dashboard(scheduler):
         _add_pages(scheduler, cockpit)
+    _add_to_reports(scheduler, cockpit)
 
 
 def _has_dashboard(scheduler: Scheduler) -> bool:
@@ -92,6 +94,20 @@ def _open(
 ) -> None:
     del scheduler
     open_page(PAGES[name](cockpit), name, extra, doc)
+
+
+def _add_to_reports(scheduler: Scheduler, cockpit: Cockpit) -> None:
+    """Let Dask's ``performance_report`` end with what the pages say at that moment."""
+    handler = scheduler.handlers["performance_report"]
+
+    async def performance_report(**kwargs: Any) -> str:  # noqa: ANN401 (Dask is untyped)
+        page = str(await handler(**kwargs))
+        body, end, rest = page.rpartition("</body>")
+        reading = cockpit.read()
+        ours = fragments.report(reading.status, reading.tally, cockpit.plan())
+        return f"{body}{ours}{end}{rest}" if end else page
+
+    scheduler.handlers["performance_report"] = performance_report
 
 
 def _add_json(scheduler: Scheduler, cockpit: Cockpit) -> None:

@@ -19,6 +19,10 @@ from solver.trace import IterationRecord, LeaseRecord
 REFRESH_S = 0.5
 """Seconds between readings: two a second look alive and leave the scheduler alone."""
 
+MAX_BATCH = 20_000
+"""Leases counted in one reading: some 40 ms, so that the first look at an old cluster does not
+hold the scheduler up."""
+
 MAX_PLANS = 64
 """Plans in force remembered for the planned lanes: at the usual period ten minutes."""
 
@@ -84,9 +88,7 @@ class Cockpit:
         if last is not None and 0 <= self._source.now_s() - last.status.now_s < REFRESH_S * 0.9:
             return last
         status = self._source.status()
-        num_leases = self._source.num_leases()
-        self._tally.add(self._source.leases(self._num_seen))
-        self._num_seen = num_leases
+        self._catch_up()
         self._note_plan(status)
         number = 1 if last is None else last.number + 1
         self._reading = Reading(number, status, self._tally)
@@ -107,6 +109,15 @@ class Cockpit:
     def iterations(self, job: str) -> Sequence[IterationRecord]:
         """Committed iterations of a job, in order."""
         return self._source.iterations(job)
+
+    def _catch_up(self) -> None:
+        """Count leases that ended since the last reading; a long backlog takes several."""
+        num_ended = self._source.num_leases()
+        found = self._source.leases(self._num_seen)
+        batch = found[:MAX_BATCH]
+        self._tally.add(batch)
+        # What was dropped from memory before it was counted is skipped.
+        self._num_seen = num_ended - len(found) + len(batch)
 
     def _note_plan(self, status: ClusterStatus) -> None:
         adopted_s = status.plan.adopted_s

@@ -7,6 +7,7 @@ and logprobs are those of the torch engine within rounding, not bit for bit.
 
 from __future__ import annotations
 
+import gc
 import itertools
 import math
 from collections.abc import Iterator, Sequence
@@ -74,6 +75,9 @@ class VLLMEngine:
         self._tag = "folder"
         self._llm.update_weight_version(self._tag)
         self._is_released = False
+        # Collections would walk through all that vLLM and torch imported, in the midst of steps.
+        gc.collect()
+        gc.freeze()
 
     def layout(self) -> StateLayout:
         """Layout of the part of a state that is read: the weights, as the torch engine lays out."""

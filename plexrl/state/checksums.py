@@ -7,9 +7,11 @@ the bytes, since crc32c of a concatenation is a linear function of the parts' ch
 
 from __future__ import annotations
 
+import ctypes
 import hashlib
+import importlib.metadata
 import struct
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from functools import lru_cache
 
 import google_crc32c
@@ -23,11 +25,40 @@ GRAIN_BYTES = 1 << 20
 Buffer = bytes | bytearray | memoryview
 
 
+def _parallel_extend() -> Callable[[int, int, int], int] | None:
+    """The library's own function ``(start, address, nbytes)``, called without the GIL.
+
+    The package keeps the GIL over writable buffers, so that two threads that move chunks wait
+    for each other. None where the package brings no shared library along.
+    """
+    for file in importlib.metadata.files("google-crc32c") or ():
+        if not file.name.startswith("libcrc32c"):
+            continue
+        try:
+            function = ctypes.CDLL(str(file.locate())).crc32c_extend
+        except (OSError, AttributeError):
+            # Another build of the package; its Python function serves.
+            return None
+        function.restype = ctypes.c_uint32
+        function.argtypes = (ctypes.c_uint32, ctypes.c_void_p, ctypes.c_size_t)
+        found: Callable[[int, int, int], int] = function
+        return found
+    return None
+
+
+_extend = _parallel_extend()
+_PARALLEL_BYTES = 1 << 16
+"""From this size on, giving the GIL away and getting it back costs less than keeping it."""
+
+
 def crc32c(view: Buffer, start: int = 0) -> int:
     """Checksum (Castagnoli) of the bytes, continuing from the checksum `start`."""
     if len(view) == 0:
         return start
-    return int(google_crc32c.extend(start, np.frombuffer(view, np.uint8)))
+    array = np.frombuffer(view, np.uint8)
+    if _extend is None or array.nbytes < _PARALLEL_BYTES:
+        return int(google_crc32c.extend(start, array))
+    return _extend(start, array.ctypes.data, array.nbytes)
 
 
 @lru_cache(maxsize=128)

@@ -23,8 +23,6 @@ from plexrl.errors import StoreError
 CHUNK_BYTES = 32 << 20
 """Upper size of a chunk object: large enough for the disk, small enough to share between
 two threads (measured: 16 to 64 MB are alike)."""
-_SHARED_BYTES = 8 << 20
-"""From this size on an array has at least two chunks, so that two threads can share it."""
 CRC_BYTES = 4
 _PAGE_BYTES = 4096
 
@@ -68,7 +66,7 @@ class ArraySpan:
 
 
 def _chunk_size(nbytes: int, limit: int) -> int:
-    num_chunks = max(-(-nbytes // limit), 2 if nbytes >= _SHARED_BYTES else 1)
+    num_chunks = -(-nbytes // limit)
     if num_chunks == 1:
         return nbytes
     even = -(-nbytes // num_chunks)

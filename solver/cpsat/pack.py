@@ -23,12 +23,14 @@ MAX_ENUMERATED_JOBS = 24
 """With more jobs the sets are not counted out."""
 MAX_PRICES = 8
 """Prices per rate tried for `GPU_HOURS`; Dinkelbach's method rarely needs five."""
-COLUMN_SHARE = 0.6
+COLUMN_SHARE = 0.5
 """Share of the time that generating columns may take; what is left belongs to plans."""
-DIVE_SHARE = 0.6
-"""Share of what is left then that a dive may take."""
-UNIVERSAL_SHARE = 0.6
-"""Share of what is left after it that the universal bound may take."""
+DIVE_SHARE = 0.8
+"""Share of what is left after that for dives; CP-SAT has the rest."""
+FIRST_DIVE_SHARE = 0.9
+"""Share of what is left after the columns that the first dive may take: it must not be in vain."""
+UNIVERSAL_SHARE = 0.3
+"""Share of what is left after the first dive that the universal bound may take."""
 
 
 def pack(
@@ -48,10 +50,13 @@ def pack(
         _lower_price(packing, is_complete=is_complete)
         return
     packing.columns.run(_after(packing, COLUMN_SHARE), packing.is_proven)
-    if not packing.is_proven() and not is_complete:
-        _dive_again(packing, _after(packing, DIVE_SHARE))
+    is_proven = packing.is_proven() or is_complete
+    if not is_proven:
+        dive(packing, _after(packing, FIRST_DIVE_SHARE))
     if objective in {Objective.GROUPS, Objective.COST}:
         _bound_any_schedule(packing)
+    if not is_proven:
+        _dive_again(packing, _after(packing, DIVE_SHARE))
     if not packing.is_proven():
         _settle(packing, is_complete=is_complete)
 
@@ -92,9 +97,7 @@ def _lower_price(packing: Packing, *, is_complete: bool) -> None:
 
 
 def _dive_again(packing: Packing, deadline: float) -> None:
-    """Dive as long as that helps: each dive learns of sets without a timeline, which the next
-    does without.
-    """
+    """Dive as long as that helps: what one dive learns of sets without a timeline, the next has."""
     while time.monotonic() < deadline and not packing.is_proven():
         before = packing.best_value, len(packing.barren)
         dive(packing, deadline)
@@ -111,6 +114,9 @@ def _bound_any_schedule(packing: Packing) -> None:
     for column in packing.columns.pool.columns:
         generation.add(column.kind, column.jobs)
     generation.start_from(generation.pricer.fluid_duals())
+    if (known := packing.columns.best) is not None:
+        duals = np.array([known.duals[job.id] for job in packing.problem.jobs], np.int64)
+        generation.start_from(duals)
     generation.run(_after(packing, UNIVERSAL_SHARE))
 
 

@@ -28,7 +28,7 @@ from solver.problem import MAX_TICKS, Job, Problem
 
 SHARPEN_S = 1.0
 """Seconds that CP-SAT may look for a timeline that the built one misses."""
-HASTY_SHARPEN_S = 0.2
+HASTY_SHARPEN_S = 0.08
 """The same where there are many jobs."""
 MANY_JOBS = 24
 OVERPRICE = 1000

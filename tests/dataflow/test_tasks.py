@@ -10,7 +10,6 @@ from dataflow.pipelines import SETTINGS, GrpoSettings, grpo
 from dataflow.rewards import score
 from dataflow.samples import Sample
 
-
 WITHOUT_EXTRAS = [name for name in tasks.names() if name != "reasoning_gym"]
 
 

@@ -40,9 +40,9 @@ def test_ppo_trains_actor_and_critic_and_shares_without_a_difference(roomy, smal
         digest = together[0].export(tmp_path / f"shared-{model}", model=model)
         assert digest == alone.export(tmp_path / f"alone-{model}", model=model)
     row = alone.metrics()[-1]
-    assert row["actor.grad_norm"] > 0
-    assert row["critic.value_error"] > 0
-    assert row["actor.reward_mean"] >= 0
+    assert row["actor/grad_norm"] > 0
+    assert row["critic/value_error"] > 0
+    assert row["reward_mean"] >= 0
 
 
 def test_a_reference_is_a_frozen_model_of_the_job(cluster, small_job):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import pairwise
 
 import pytest
 
@@ -11,6 +12,9 @@ from solver.dispatch.rules import PlanOrderWithBackfill
 from solver.policies import (
     POLICIES,
     StrictOrder,
+    first_ready,
+    keep_group,
+    keep_group_lag_first,
     pack,
     planned_order,
     random_pairs,
@@ -20,6 +24,8 @@ from solver.policies import (
     strict_plan,
 )
 from solver.scoring import score_cell, score_fleet
+from solver.simulate import simulate
+from solver.workloads import Phase, Role, Workload
 from tests.solver.sharing import COLOCATED, POOL, SPLIT, loop
 
 JOBS = [loop(f"j{i}", 20 + 3 * i, 10, 50, limit=1.8) for i in range(7)]
@@ -81,3 +87,24 @@ def test_a_strict_order_ends_and_alternates():
     score = score_cell(cell, strict_plan, 0, cycles=20)
     counts = [1 / period for period in score.periods_s.values()]
     assert counts[0] == pytest.approx(counts[1], rel=0.1)
+
+
+def test_a_job_that_keeps_its_group_is_not_interrupted_between_ops_without_a_wait():
+    phases = (
+        Phase("rollout", Role.ROLLOUT, 60.0, 0.2),
+        Phase("logprob", Role.TRAIN, 10.0, 0.2),
+        Phase("train", Role.TRAIN, 30.0, 0.2),
+    )
+    cell = make_cell(POOL, [Workload(f"j{i}", phases, 2.0) for i in range(3)])
+
+    def interruptions(dispatch):
+        plan, rule = dispatch(cell)
+        records = simulate(cell.compile(0, 4000.0), plan, rule, until_s=4000.0).records
+        return sum(
+            before.op == "logprob" and after.job != before.job
+            for before, after in pairwise(records)
+        )
+
+    assert interruptions(first_ready) > 10
+    assert interruptions(keep_group) == 0
+    assert interruptions(keep_group_lag_first) == 0

@@ -8,8 +8,10 @@ import pytest
 
 from solver.arrangements import make_cell
 from solver.dispatch.rules import FirstReady, LargestLagFirst
+from solver.policies import keep_group
 from solver.queueing import queue_ends
 from solver.simulate import Handoff, simulate
+from solver.workloads import Phase, Role
 from tests.solver.sharing import COLOCATED, POOL, SPLIT, loop
 
 JOBS = [loop("a", 60, 30, 20), loop("b", 50, 40, 30), loop("c", 90, 30, 40)]
@@ -51,3 +53,16 @@ def test_lag_first_evens_out_slowdowns():
         )
 
     assert worst(is_lag_first=True) <= worst(is_lag_first=False)
+
+
+def test_keeping_the_group_takes_about_the_time_it_takes_under_the_arbiter():
+    jobs = [loop(f"j{i}", 60, 20, 0) for i in range(2)]
+    phases = (*jobs[0].phases, Phase("more", Role.TRAIN, 20.0, 0.1))
+    cell = make_cell(POOL, [replace(job, phases=phases) for job in jobs])
+    compiled = cell.compile(1, 5000.0)
+    plan, rule = keep_group(cell)
+    slow = simulate(compiled, plan, rule, until_s=5000.0)
+    for job, ends in zip(compiled, queue_ends(compiled, 5000.0, is_kept=True), strict=True):
+        assert ends[-1] / len(ends) == pytest.approx(
+            slow.finished_ticks[job.name] / slow.iterations[job.name], rel=0.03
+        )

@@ -84,7 +84,7 @@ def test_messages_become_the_text_of_the_template(tmp_path):
     path = tmp_path / "chat.jsonl"
     path.write_text(json.dumps({"prompt": CHAT}))
     assert JsonlPrompts(str(path), chat=TEMPLATE).batch(0, 1)[0].text.startswith("<s>[user]")
-    with pytest.raises(DataError, match="refuses .* no tools"):
+    with pytest.raises(DataError, match=r"refuses .* no tools"):
         TEMPLATE.render([{"role": "tool", "content": ""}])
 
 

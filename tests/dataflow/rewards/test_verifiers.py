@@ -1,6 +1,7 @@
 """Verifiers of text and code, isolated processes, penalties and TRL's reward functions."""
 
 import importlib.util
+import sys
 import threading
 import time
 
@@ -107,7 +108,7 @@ def picky(sample):
         raise ValueError("odd")
     if sample.text == "eat":
         return float(len(" " * 10**11))
-    print("noise on the standard output")
+    sys.stdout.write("noise on the standard output")
     return float(len(sample.text))
 
 
@@ -146,6 +147,7 @@ def length_reward(completions, **kwargs):
 
 
 def answer_reward(prompts, completions, answer, **kwargs):
+    assert len(prompts) == len(kwargs["completion_ids"])
     return [None if not a else float(c == a) for c, a in zip(completions, answer, strict=True)]
 
 

@@ -108,7 +108,14 @@ def test_a_missing_key_is_named(tmp_path):
         read_problem(write(tmp_path, data))
 
 
-@pytest.mark.parametrize("text", ["", "- 1\n", "a: [1", "{", "\t: x"])
+BOMB = "a: &a [1, 1]\n" + "".join(
+    f"{chr(98 + i)}: &{chr(98 + i)} [*{chr(97 + i)}, *{chr(97 + i)}]\n" for i in range(24)
+)
+
+
+@pytest.mark.parametrize(
+    "text", ["", "- 1\n", "a: [1", "{", "\t: x", BOMB, "jobs: &j [*j]\ncurrent: {}\n"]
+)
 def test_a_file_that_is_no_problem_says_so(tmp_path, text):
     with pytest.raises(InputError):
         read_problem(write(tmp_path, text))

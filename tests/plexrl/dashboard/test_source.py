@@ -38,3 +38,14 @@ def test_a_plan_is_noted_once_per_adoption():
         cockpit.read()
         source.clock_s += 1
     assert [plan.adopted_s for plan in cockpit.plans()] == [2.0]
+
+
+def test_a_long_backlog_is_counted_over_several_readings(monkeypatch):
+    monkeypatch.setattr("plexrl.dashboard.source.MAX_BATCH", 4)
+    source = MadeUp(num_iterations=3, num_jobs=1)
+    cockpit = Cockpit(source)
+    seen = []
+    for _ in range(3):
+        seen.append(cockpit.read().tally.num_leases)
+        source.clock_s += 1
+    assert seen == [4, 6, 6]

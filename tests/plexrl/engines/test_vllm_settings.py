@@ -35,9 +35,9 @@ def test_the_cache_holds_full_contexts_of_all_rows_where_that_is_little():
 
 
 def test_the_cache_is_bounded_but_always_holds_two_full_contexts():
-    big = config(hidden_size=8192, num_hidden_layers=32, num_key_value_heads=2)
+    big = config(hidden_size=1024, num_hidden_layers=32, num_key_value_heads=2)
     assert vllm_settings.cpu_cache_bytes(big, 1024) == vllm_settings.MAX_CPU_CACHE_BYTES
-    token_bytes = 2 * 32 * 2 * 4096 * 4
+    token_bytes = 2 * 32 * 2 * 512 * 4
     assert vllm_settings.cpu_cache_bytes(big, 8192) == 2 * token_bytes * (8192 + 32)
 
 

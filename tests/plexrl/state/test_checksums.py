@@ -6,6 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from plexrl.errors import IntegrityError
+from plexrl.state import checksums
 from plexrl.state.checksums import (
     GRAIN_BYTES,
     combine,
@@ -28,6 +29,18 @@ def test_the_checksum_is_castagnolis():
 def test_checksums_of_parts_combine_to_that_of_the_whole(first, second):
     whole = google_crc32c.value(first + second)
     assert combine(crc32c(first), crc32c(second), len(second)) == whole
+
+
+@pytest.mark.parametrize("is_parallel", [True, False])
+@pytest.mark.parametrize("num_bytes", [1, 65535, 65536, 1 << 20])
+def test_both_ways_to_the_library_give_its_checksum(monkeypatch, is_parallel, num_bytes):
+    if not is_parallel:
+        monkeypatch.setattr(checksums, "_extend", None)
+    elif checksums._extend is None:
+        pytest.skip("this build of google-crc32c brings no shared library along")
+    data = bytes(range(251)) * (num_bytes // 251 + 1)
+    for content in (data[:num_bytes], bytearray(data[:num_bytes])):
+        assert crc32c(content, 7) == google_crc32c.extend(7, data[:num_bytes])
 
 
 def test_parts_of_a_grain_and_more_combine():

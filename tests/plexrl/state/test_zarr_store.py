@@ -314,10 +314,3 @@ def test_collection_leaves_a_job_that_another_process_writes(tmp_path, states):
         with pytest.raises(StoreError, match="claimed for writing"):
             two.collect("job", 1)
         assert one.versions("job", "actor") == (0, 1, 2)
-
-
-@pytest.mark.parametrize("num_bytes", [100, 9 << 20, 70 << 20])
-def test_an_array_worth_sharing_has_at_least_two_chunks(num_bytes):
-    layout = pack([("w", "weights", "uint8", (num_bytes,))])
-    (span,) = array_spans(layout)
-    assert len(list(span.chunks())) == {100: 1, 9 << 20: 2, 70 << 20: 3}[num_bytes]

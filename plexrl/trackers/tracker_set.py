@@ -1,0 +1,145 @@
+"""Several trackers as one, fed from the execution log; a tracker that fails stops no job."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Self
+
+from plexrl.errors import InputError
+from plexrl.spelling import hint
+from plexrl.trackers.json_lines import JsonLinesTracker
+from plexrl.trackers.libraries import (
+    MLflowTracker,
+    TensorBoardTracker,
+    TrackioTracker,
+    WandbTracker,
+)
+from plexrl.trackers.protocol import Tracker
+from solver.trace import IterationRecord
+
+_logger = logging.getLogger(__name__)
+
+_FACTORIES: Mapping[str, Callable[[Path], Tracker]] = {
+    "json": JsonLinesTracker,
+    "mlflow": MLflowTracker,
+    "tensorboard": TensorBoardTracker,
+    "trackio": lambda _folder: TrackioTracker(),
+    "wandb": WandbTracker,
+}
+
+
+class TrackerSet:
+    """Hands each committed iteration to all trackers, once and in order.
+
+    Parameters
+    ----------
+    trackers
+        Who is told. One that raises is left out from then on, with a warning in the log: metrics
+        are worth less than the run.
+    settings
+        Job → what a person wants to compare runs by.
+
+    Attributes
+    ----------
+    failed : dict
+        Name of a tracker that was left out → why.
+    """
+
+    def __init__(
+        self,
+        trackers: Sequence[Tracker],
+        settings: Mapping[str, Mapping[str, object]] | None = None,
+    ) -> None:
+        self._trackers = list(trackers)
+        self._settings = dict(settings or {})
+        self._next: dict[str, int] = {}
+        self._open: set[str] = set()
+        self.failed: dict[str, str] = {}
+
+    def feed(self, records: Iterable[IterationRecord]) -> int:
+        """Tell the trackers what is new among records, e.g. ``cluster.trace().iterations``.
+
+        Parameters
+        ----------
+        records
+            Any part of the log, in any order; iterations that were handed on are passed over,
+            so that the whole log may be given again and again.
+
+        Returns
+        -------
+        int
+            How many iterations were new.
+        """
+        num_new = 0
+        for record in sorted(records, key=lambda r: (r.ended_s, r.job, r.iteration)):
+            if record.iteration < self._next.get(record.job, 0):
+                continue
+            if record.job not in self._open:
+                self._open.add(record.job)
+                settings = self._settings.get(record.job, {})
+                self._tell("begin", record.job, settings)
+            self._tell("log", record)
+            self._next[record.job] = record.iteration + 1
+            num_new += 1
+        return num_new
+
+    def end(self, job: str) -> None:
+        """A job ended; one that never committed an iteration was never begun either."""
+        if job in self._open:
+            self._open.discard(job)
+            self._tell("end", job)
+
+    def close(self) -> None:
+        """End all jobs and close the trackers."""
+        for job in sorted(self._open):
+            self.end(job)
+        self._tell("close")
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def _tell(self, method: str, *arguments: object) -> None:
+        """Call a method of every tracker that works."""
+        for tracker in list(self._trackers):
+            try:
+                getattr(tracker, method)(*arguments)
+            except Exception as error:  # noqa: BLE001 (libraries raise anything)
+                name = type(tracker).__name__
+                self._trackers.remove(tracker)
+                self.failed[name] = f"{type(error).__name__}: {error}"
+                _logger.warning("tracker %s is left out from now on: %s", name, self.failed[name])
+
+
+def open_trackers(
+    names: Sequence[str],
+    folder: str | Path,
+    settings: Mapping[str, Mapping[str, object]] | None = None,
+) -> TrackerSet:
+    """Trackers by name, below one folder; JSON Lines always.
+
+    Parameters
+    ----------
+    names
+        Of ``json``, ``mlflow``, ``tensorboard``, ``trackio``, ``wandb``.
+    folder
+        Each tracker writes to a folder of its name in it; trackio to its own place.
+    settings
+        See `TrackerSet`.
+
+    Raises
+    ------
+    InputError
+        There is no tracker of a name.
+    dataflow.errors.MissingExtraError
+        The library of a tracker is not installed.
+    """
+    for name in names:
+        if name not in _FACTORIES:
+            raise InputError(f"no tracker is called {name!r}; {hint(name, _FACTORIES)}")
+    chosen = dict.fromkeys(("json", *names))
+    return TrackerSet([_FACTORIES[name](Path(folder) / name) for name in chosen], settings)
