@@ -28,7 +28,7 @@ from solver.workloads import (
 )
 
 Shapes = Mapping[str, Any]
-SCORING_SEED = 1_000
+SCORING_SEED = 5_000
 """Noise seeds of scores begin here; those of planning lie elsewhere (`Effort`)."""
 
 
@@ -39,7 +39,7 @@ class Way:
     dispatch: Dispatch
     is_lag_first: bool = False
     is_kept: bool = False
-    margin: float = 0.01
+    margin: float = 0.025
     """Share of a slowdown limit kept free for draws that the planner does not see."""
 
 

@@ -124,6 +124,9 @@ def _own_pipeline(file: JobFile, tiny: BaseModel) -> Callable[[str], JobSpec]:
     elif "prompts" in data:
         prompts = JsonlPrompts(str((file.path.parent / data["prompts"]).absolute()), seed=seed)
     frozen = data.get("frozen_models", {})
+    if "actor" in frozen:
+        remedy = "give it another name: 'actor' is the model that is trained"
+        raise file.error("frozen_models.actor", frozen["actor"], remedy)
 
     def build(model: str) -> JobSpec:
         models = {"actor": ModelSpec(model, rollout_engine=data.get("rollout_engine", "torch"))}

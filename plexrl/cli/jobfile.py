@@ -101,9 +101,31 @@ def _validator() -> Draft202012Validator:
     return _StrictValidator(schema)  # type: ignore[no-any-return]
 
 
+class _UniqueKeys(yaml.SafeLoader):
+    """YAML's safe loader, which takes no key twice: the first value would be lost in silence."""
+
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
+        """Build a mapping.
+
+        Raises
+        ------
+        yaml.YAMLError
+            A key stands in it twice.
+        """
+        seen: set[str] = set()
+        for key, _ in node.value:
+            if key.value in seen:
+                raise yaml.MarkedYAMLError(
+                    problem=f"key {key.value!r} stands there twice; leave one of them out",
+                    problem_mark=key.start_mark,
+                )
+            seen.add(key.value)
+        return super().construct_mapping(node, deep)
+
+
 def _load(path: Path) -> object:
     try:
-        return yaml.safe_load(path.read_text(encoding="utf-8"))
+        return yaml.load(path.read_text(encoding="utf-8"), Loader=_UniqueKeys)  # noqa: S506
     except OSError as error:
         raise JobFileError(
             f"job file {path} cannot be read ({error.strerror}); check the name"

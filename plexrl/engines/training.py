@@ -15,7 +15,7 @@ from transformers import PreTrainedModel
 from transformers.modeling_layers import GradientCheckpointingLayer
 
 from dataflow.calls import Loss, TrainOptions
-from plexrl.engines.aggregation import part_weight, token_mean
+from plexrl.engines.aggregation import part_weight, resolve_aggregation
 from plexrl.engines.folders import HEAD_VALUE
 from plexrl.engines.losses import per_token, resolve_loss
 from plexrl.engines.minibatch import Minibatch, check_batch, minibatches
@@ -197,13 +197,15 @@ def _evaluate(
 def _penalty(
     logprobs_BT: torch.Tensor, entropy_BT: torch.Tensor, batch: Minibatch, options: TrainOptions
 ) -> torch.Tensor | float:
-    """What the distance to the reference and the entropy add to the loss, mean over tokens."""
+    """What the distance to the reference and the entropy add, averaged like the loss."""
+    average = resolve_aggregation(options.aggregation)
+    limit = options.max_completion_tokens
     total: torch.Tensor | float = 0.0
     if options.kl_coef and batch.reference_logprobs is not None:
         kl_BT = resolve_kl(options.kl_estimator)(logprobs_BT, batch.reference_logprobs)
-        total = total + options.kl_coef * token_mean(kl_BT, batch.mask)
+        total = total + options.kl_coef * average(kl_BT, batch.mask, limit)
     if options.entropy_coef:
-        total = total - options.entropy_coef * token_mean(entropy_BT, batch.mask)
+        total = total - options.entropy_coef * average(entropy_BT, batch.mask, limit)
     return total
 
 

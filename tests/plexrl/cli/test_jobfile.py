@@ -49,6 +49,8 @@ def test_name_is_the_files_by_default(tmp_path):
 @pytest.mark.parametrize(
     ("change", "words"),
     [
+        ({"seed": 10**30}, ["seed is 1000000000000000000000000000000", "63 bits"]),
+        ({"num_prompts": 10**9}, ["num_prompts is 1000000000", "from 1 to 1000000"]),
         ({"iteratons": 3}, ["iteratons is no known key", "did you mean 'iterations'"]),
         ({"iterations": "ten"}, ['iterations is "ten"', "a whole number of at least 1"]),
         ({"iterations": 0}, ["iterations is 0", "at least 1"]),
@@ -114,3 +116,9 @@ def test_a_file_that_is_not_there(tmp_path):
 def test_an_empty_file_is_called_empty(tmp_path):
     with pytest.raises(JobFileError, match="the file is empty; give a mapping"):
         read_job_file(written(tmp_path, ""))
+
+
+def test_a_key_that_stands_twice_is_an_error(tmp_path):
+    path = written(tmp_path, "model: tiny\niterations: 3\niterations: 4\ntask: copy\n")
+    with pytest.raises(JobFileError, match="line 3, column 1: key 'iterations' stands there twice"):
+        read_job_file(path)
