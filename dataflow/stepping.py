@@ -70,7 +70,7 @@ class PipelineRun:
             built: object = self._job.pipeline(self._iteration)
         except DataflowError:
             raise
-        except Exception as error:
+        except (Exception, SystemExit) as error:
             raise self._failure(error) from error
         if isinstance(built, Generator):
             self._generator = built
@@ -109,7 +109,7 @@ class PipelineRun:
             return self._finish(end.value)
         except DataflowError:
             raise
-        except Exception as error:
+        except (Exception, SystemExit) as error:
             raise self._failure(error) from error
         self._num_steps += 1
         if not isinstance(node, Delayed):
@@ -144,7 +144,7 @@ class PipelineRun:
                     "that depends on it, so it would never run; return the train node"
                 )
 
-    def _failure(self, error: Exception) -> PipelineError:
+    def _failure(self, error: BaseException) -> PipelineError:
         """The error of a user's function, with its name and place."""
         name = getattr(self._job.pipeline, "__qualname__", type(self._job.pipeline).__name__)
         return PipelineError(

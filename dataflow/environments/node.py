@@ -27,7 +27,7 @@ def step(
         stepped = tuple(environment.step(samples, iteration))
     except DataflowError:
         raise
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         raise ToolError(
             f"environment {name} raised {type(error).__name__} in iteration {iteration}: {error}"
         ) from error

@@ -64,7 +64,7 @@ def _verified(verifier: Verifier, name: str, row: int, sample: Sample) -> float:
     """Reward of one sample."""
     try:
         return float(verifier(sample))
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         raise RewardError(
             f"reward {name} raised {type(error).__name__} on {_place(row, sample)}: {error}"
         ) from error
@@ -76,7 +76,7 @@ def _judged(judge: Judge, name: str, samples: Sequence[Sample], iteration: int) 
         rewards: object = judge.judge(samples, iteration)
     except DataflowError:
         raise
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         raise RewardError(
             f"reward {name} raised {type(error).__name__} in iteration {iteration}: {error}"
         ) from error

@@ -61,6 +61,14 @@ def test_a_reward_that_raises_is_named_with_its_sample(make_sample):
         rewards.score(broken, samples)
 
 
+def test_a_reward_that_ends_the_process_does_not_take_the_worker_along(make_sample):
+    def quitting(_sample):
+        raise SystemExit(3)
+
+    with pytest.raises(RewardError, match="quitting raised SystemExit on row 0"):
+        rewards.score(quitting, [make_sample()])
+
+
 @pytest.mark.parametrize("value", [float("nan"), float("inf")])
 def test_a_reward_that_is_not_finite_is_named_with_its_sample(make_sample, value):
     with pytest.raises(RewardError, match=rf"gave {value} for row 0 .*sample 3"):
