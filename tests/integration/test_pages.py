@@ -45,7 +45,7 @@ def small_job_module(base):
 SHOWN = {
     "timeline": "leases so far",
     "jobs": "pages-b",
-    "state": "all is well",
+    "state": "Residency",
     "plan": "Predicted against actual",
     "savings": "group-time saved",
 }
