@@ -6,11 +6,21 @@ that process has told them to write what is committed.
 
 from __future__ import annotations
 
+import os
 import signal
 
 from distributed import Worker
 
+from plexrl.runtime.gate import group_of
 
-def dask_setup(_worker: Worker) -> None:
-    """Ignore Ctrl-C; Dask calls this in the worker's main thread while it starts."""
+
+NICENESS = 5
+"""Of workers without a group and their tools: on a full machine the engine of a group goes first,
+since everything waits for it."""
+
+
+def dask_setup(worker: Worker) -> None:
+    """Ignore Ctrl-C, and yield to groups; Dask calls this while the worker starts."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    if group_of(worker.state.total_resources) is None:
+        os.nice(NICENESS)
