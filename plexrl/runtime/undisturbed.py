@@ -13,7 +13,6 @@ from distributed import Worker
 
 from plexrl.runtime.gate import group_of
 
-
 NICENESS = 5
 """Of workers without a group and their tools: on a full machine the engine of a group goes first,
 since everything waits for it."""
