@@ -38,7 +38,7 @@ class DemoJob:
 
 DEMO_JOBS = (
     # Every job runs once in a cycle, so one without waits pays most for sharing.
-    DemoJob("sorter", "ascending", 4.0),
+    DemoJob("sorter", "ascending", 6.0),
     DemoJob("calculator", "calculator", 3.0, {"tool_median_s": 0.3}),
     DemoJob("judged", "judged", 2.0),
 )
