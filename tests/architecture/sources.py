@@ -33,7 +33,7 @@ def text_files() -> Iterator[Path]:
 
 
 def is_text(path: Path) -> bool:
-    return path.suffix in TEXT_SUFFIXES and path.name != ".coverage"
+    return path.suffix in TEXT_SUFFIXES and path.name not in {".coverage", ".git"}
 
 
 @cache
