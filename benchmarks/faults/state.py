@@ -34,7 +34,7 @@ LAYOUT = pack([("w", "weights", "uint8", (20000,)), ("m", "optimizer", "uint8", 
 CHUNK_BYTES = 8192
 NUM_VERSIONS = 2
 """Committed before the fault."""
-STEPS = ("make_folder", "create", "write_all", "sync", "sync_folder", "replace", "remove_tree")
+STEPS = ("make_folder", "create", "write_at", "sync", "sync_folder", "replace", "remove_tree")
 """Functions of `plexrl.state.files` in whose calls a process is killed."""
 SLOW_S = 0.0005
 
@@ -102,18 +102,18 @@ def torn_write(trial: Trial) -> None:
         trial.destroyed.add(StateRef("job", "actor", 1))
         return
     left = int(trial.random.integers(1, 40))
-    writev = os.writev
+    pwritev = os.pwritev
 
-    def torn(fd: int, buffers: list[memoryview]) -> int:
+    def torn(fd: int, buffers: list[memoryview], offset: int) -> int:
         nonlocal left
         left -= 1
         if left > 0:
-            return writev(fd, buffers)
-        os.write(fd, buffers[0][: int(trial.random.integers(len(buffers[0])))])
+            return pwritev(fd, buffers, offset)
+        os.pwrite(fd, buffers[0][: int(trial.random.integers(len(buffers[0])))], offset)
         raise Crash
 
     # A dead process clears nothing up.
-    with patch.object(os, "writev", torn), patch.object(files, "remove_tree", lambda _: None):
+    with patch.object(os, "pwritev", torn), patch.object(files, "remove_tree", lambda _: None):
         _crashing_commit(trial)
 
 
@@ -129,18 +129,19 @@ def bit_flip(trial: Trial) -> None:
 def full_disk(trial: Trial) -> None:
     """The disk takes so many bytes and no more; once there is room, the commit succeeds."""
     left = int(trial.random.integers(LAYOUT.nbytes))
-    writev = os.writev
+    pwritev = os.pwritev
 
-    def limited(fd: int, buffers: list[memoryview]) -> int:
+    def limited(fd: int, buffers: list[memoryview], offset: int) -> int:
         nonlocal left
         size = min(sum(map(len, buffers)), left)
         if not size:
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
         left -= size
-        return writev(fd, [buffers[0][:size]]) if size < len(buffers[0]) else writev(fd, buffers)
+        taken = [buffers[0][:size]] if size < len(buffers[0]) else buffers
+        return pwritev(fd, taken, offset)
 
     with trial.store() as store:
-        with patch.object(os, "writev", limited):
+        with patch.object(os, "pwritev", limited):
             try:
                 trial.commit(store, NUM_VERSIONS)
             except StateError:
@@ -151,20 +152,20 @@ def full_disk(trial: Trial) -> None:
 
 def slow_disk(trial: Trial) -> None:
     """Every call to the disk dawdles and does only a part of what was asked."""
-    writev, preadv = os.writev, os.preadv
+    pwritev, preadv = os.pwritev, os.preadv
 
     def dawdle(nbytes: int) -> int:
         if trial.random.random() < 0.2:
             time.sleep(SLOW_S)
         return int(trial.random.integers(1, nbytes + 1))
 
-    def slow_write(fd: int, buffers: list[memoryview]) -> int:
-        return writev(fd, [buffers[0][: dawdle(len(buffers[0]))]])
+    def slow_write(fd: int, buffers: list[memoryview], offset: int) -> int:
+        return pwritev(fd, [buffers[0][: dawdle(len(buffers[0]))]], offset)
 
     def slow_read(fd: int, buffers: list[memoryview], offset: int) -> int:
         return preadv(fd, [buffers[0][: dawdle(len(buffers[0]))]], offset)
 
-    with patch.object(os, "writev", slow_write), patch.object(os, "preadv", slow_read):
+    with patch.object(os, "pwritev", slow_write), patch.object(os, "preadv", slow_read):
         with trial.store() as store:
             trial.commit(store, NUM_VERSIONS)
         audit(trial)

@@ -107,7 +107,7 @@ class Raw:
     def write(self, folder: Path, state: BenchState, *, durable: bool) -> None:
         """Write all tensors."""
         fd = files.create(folder / "state")
-        files.write_all(fd, [state.source.view])
+        files.write_at(fd, [state.source.view], 0)
         if durable:
             files.sync(fd)
         os.close(fd)
@@ -163,32 +163,30 @@ class Unchecked:
     def write(self, folder: Path, state: BenchState, *, durable: bool) -> None:
         """Write all tensors."""
 
-        def move(chunk: ChunkSpan) -> list[None]:
+        def move(chunk: ChunkSpan) -> None:
             (folder / chunk.key).parent.mkdir(parents=True, exist_ok=True)
             fd = files.create(folder / chunk.key)
-            files.write_all(fd, [state.source.view[chunk.start : chunk.stop]])
+            files.write_at(fd, [state.source.view[chunk.start : chunk.stop]], 0)
             if durable:
                 files.sync(fd)
             os.close(fd)
-            return []
 
         self._for_all(state, move)
 
     def read(self, folder: Path, state: BenchState) -> None:
         """Read all tensors."""
 
-        def move(chunk: ChunkSpan) -> list[None]:
+        def move(chunk: ChunkSpan) -> None:
             fd = os.open(folder / chunk.key, os.O_RDONLY)
             files.read_at(fd, state.target.view[chunk.start : chunk.stop], 0)
             os.close(fd)
-            return []
 
         self._for_all(state, move)
 
     @staticmethod
-    def _for_all(state: BenchState, move: Callable[[ChunkSpan], list[None]]) -> None:
+    def _for_all(state: BenchState, move: Callable[[ChunkSpan], None]) -> None:
         with ThreadPoolExecutor(NUM_THREADS - 1) as executor:
-            for_all(executor, move, [c for s in array_spans(state.layout) for c in s.chunks()])
+            for_all(executor, move, [[c] for s in array_spans(state.layout) for c in s.chunks()])
 
 
 class Safetensors:

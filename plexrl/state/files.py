@@ -34,12 +34,12 @@ def disk_errors(action: str, path: Path) -> Iterator[None]:
         raise StoreError(f"cannot {action} {path}: {remedy}") from error
 
 
-def write_all(fd: int, buffers: Sequence[bytes | memoryview]) -> int:
-    """Append the buffers to a file, however short the system's writes are; returns bytes."""
+def write_at(fd: int, buffers: Sequence[bytes | memoryview], offset: int) -> int:
+    """Write the buffers into a file, however short the system's writes are; returns bytes."""
     left = [memoryview(buffer) for buffer in buffers if len(buffer)]
     total = 0
     while left:
-        written = os.writev(fd, left)
+        written = os.pwritev(fd, left, offset + total)
         total += written
         while left and written >= len(left[0]):
             written -= len(left.pop(0))
@@ -87,7 +87,7 @@ def write_file(path: Path, content: bytes, *, durable: bool) -> int:
     """Write a small file whole; returns bytes."""
     fd = create(path)
     try:
-        written = write_all(fd, [content])
+        written = write_at(fd, [content], 0)
         if durable:
             sync(fd)
     finally:

@@ -23,6 +23,9 @@ from plexrl.errors import StoreError
 CHUNK_BYTES = 32 << 20
 """Upper size of a chunk object: large enough for the disk, small enough to share between
 two threads (measured: 16 to 64 MB are alike)."""
+SHARED_BYTES = 4 << 20
+"""From this size on an array has two chunks at least: two threads that write into one file
+wait for each other."""
 CRC_BYTES = 4
 _PAGE_BYTES = 4096
 
@@ -66,7 +69,7 @@ class ArraySpan:
 
 
 def _chunk_size(nbytes: int, limit: int) -> int:
-    num_chunks = -(-nbytes // limit)
+    num_chunks = max(-(-nbytes // limit), 2 if nbytes >= SHARED_BYTES else 1)
     if num_chunks == 1:
         return nbytes
     even = -(-nbytes // num_chunks)

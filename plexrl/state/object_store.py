@@ -101,7 +101,7 @@ class ObjectStore:
         )
         folder = _folder(ref)
         chunks = [chunk for span in spans for chunk in span.chunks()]
-        written = sum(for_all(self._executor, partial(self._put_chunk, folder, view), chunks))
+        written = sum(for_all(self._executor, partial(self._put_chunk, folder, view), [chunks]))
         for path, text in zarr_documents(spans).items():
             if path != ROOT_DOCUMENT:
                 self._bucket.put(f"{folder}/{path}", text.encode())
@@ -113,12 +113,12 @@ class ObjectStore:
             return self._keep_existing(manifest)
         return written + len(root)
 
-    def _put_chunk(self, folder: str, view: memoryview, chunk: ChunkSpan) -> list[int]:
+    def _put_chunk(self, folder: str, view: memoryview, chunk: ChunkSpan) -> int:
         padding = bytes(chunk.pad_bytes)
         content = view[chunk.start : chunk.stop]
         checksum = crc32c(padding, crc32c(content)).to_bytes(CRC_BYTES, "little")
         self._bucket.put(f"{folder}/{chunk.key}", b"".join([content, padding, checksum]))
-        return [chunk.file_bytes]
+        return chunk.file_bytes
 
     def _keep_existing(self, manifest: Manifest) -> int:
         held = self.manifest(manifest.ref)
@@ -171,14 +171,14 @@ class ObjectStore:
                     "give a buffer of its layout"
                 )
             chunks = [chunk for span in record.spans for chunk in span.chunks()]
-            for_all(self._executor, partial(self._get_chunk, _folder(ref), into), chunks)
+            for_all(self._executor, partial(self._get_chunk, _folder(ref), into), [chunks])
             if digest_of_grains(grain_checksums(into), len(into)) != record.manifest.digest:
                 raise IntegrityError("its bytes do not have the digest of its manifest")
         except IntegrityError as error:
             raise self._quarantine(ref, error) from error
         return record.manifest
 
-    def _get_chunk(self, folder: str, into: memoryview, chunk: ChunkSpan) -> list[None]:
+    def _get_chunk(self, folder: str, into: memoryview, chunk: ChunkSpan) -> None:
         try:
             content = self._bucket.get(f"{folder}/{chunk.key}")
         except FileNotFoundError as error:
@@ -188,7 +188,6 @@ class ObjectStore:
                 f"chunk {chunk.key} has {len(content)} bytes, written were {chunk.file_bytes}"
             )
         into[chunk.start : chunk.stop] = content[: chunk.stop - chunk.start]
-        return []
 
     def read_ranges(self, ref: StateRef, ranges: Sequence[Range], into: memoryview) -> int:
         """Read byte ranges of a version one behind the other into a buffer, and verify them."""

@@ -6,13 +6,12 @@ not the whole state.
 
 from __future__ import annotations
 
-import os
 from bisect import bisect_right
 from collections.abc import Callable, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass
 from functools import partial
-from threading import Lock, local
+from threading import local
 
 from plexrl.errors import IntegrityError, StateError
 from plexrl.state import files
@@ -20,6 +19,7 @@ from plexrl.state.checksums import GRAIN_BYTES, crc32c, digest_of_grains
 from plexrl.state.draining import for_all
 from plexrl.state.geometry import ChunkSpan
 from plexrl.state.record import VersionRecord
+from plexrl.state.version_files import opened_chunks
 
 _local = local()
 
@@ -139,7 +139,7 @@ def _read_grain(
     record: VersionRecord,
     into: memoryview,
     grain: GrainRead,
-) -> list[int]:
+) -> int:
     nbytes = grain.stop - grain.start
     whole = _scratch()[:nbytes]
     segments = _segments(grain, into)
@@ -153,14 +153,7 @@ def _read_grain(
     if segments is None:
         for start, stop, offset in grain.copies:
             into[offset : offset + stop - start] = whole[start - grain.start : stop - grain.start]
-    return [nbytes]
-
-
-def _open_chunk(folder_fd: int, chunk: ChunkSpan) -> int:
-    try:
-        return os.open(chunk.key, os.O_RDONLY, dir_fd=folder_fd)
-    except FileNotFoundError as error:
-        raise IntegrityError(f"chunk {chunk.key} is missing") from error
+    return nbytes
 
 
 def read_grains(
@@ -195,7 +188,7 @@ def read_grains(
         raise IntegrityError("its checksums do not have the digest of its manifest")
     chunks = [chunk for span in record.spans for chunk in span.chunks()]
     work = partial(_read_grain, read, chunks, record, into)
-    return sum(for_all(executor, work, grain_reads(ranges, nbytes)))
+    return sum(for_all(executor, work, [grain_reads(ranges, nbytes)]))
 
 
 def read_ranges(
@@ -206,17 +199,9 @@ def read_ranges(
     executor: Executor,
 ) -> int:
     """`read_grains` from the folder of a version."""
-    fds: dict[str, int] = {}
-    lock = Lock()
+    with opened_chunks(folder_fd) as descriptor:
 
-    def read(chunk: ChunkSpan, buffer: memoryview, offset: int) -> int:
-        with lock:
-            if chunk.key not in fds:
-                fds[chunk.key] = _open_chunk(folder_fd, chunk)
-        return files.read_at(fds[chunk.key], buffer, offset)
+        def read(chunk: ChunkSpan, buffer: memoryview, offset: int) -> int:
+            return files.read_at(descriptor(chunk), buffer, offset)
 
-    try:
         return read_grains(record, ranges, into, executor, read)
-    finally:
-        for fd in fds.values():
-            os.close(fd)

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Executor
-from functools import partial
-from itertools import groupby
+from contextlib import contextmanager
 from pathlib import Path
+from threading import Lock
 
 from plexrl.core.states import Manifest
 from plexrl.errors import IntegrityError
@@ -31,32 +31,84 @@ Piece = tuple[int, int, int]
 
 
 def _fold_grains(parts: Iterable[Piece]) -> tuple[int, ...]:
-    by_grain = groupby(sorted(parts), key=lambda piece: piece[0] // GRAIN_BYTES)
-    return tuple(combine_all((crc, nbytes) for _, nbytes, crc in group) for _, group in by_grain)
+    grains: dict[int, int] = {}
+    for start, nbytes, crc in sorted(parts):
+        index = start // GRAIN_BYTES
+        grains[index] = combine(grains[index], crc, nbytes) if index in grains else crc
+    return tuple(grains.values())
 
 
-def _chunks(spans: Iterable[ArraySpan]) -> Iterator[ChunkSpan]:
-    return (chunk for span in spans for chunk in span.chunks())
+def _chunks(spans: Iterable[ArraySpan]) -> list[ChunkSpan]:
+    return [chunk for span in spans for chunk in span.chunks()]
 
 
-def _write_chunk(folder: Path, view: memoryview, durable: bool, chunk: ChunkSpan) -> list[Piece]:
-    parts: list[Piece] = []
-    total = 0
-    fd = files.create(folder / chunk.key)
-    try:
-        for start, stop in pieces(chunk.start, chunk.stop):
-            crc = crc32c(view[start:stop])
-            files.write_all(fd, [view[start:stop]])
-            parts.append((start, stop - start, crc))
-            total = combine(total, crc, stop - start)
-        padding = bytes(chunk.pad_bytes)
+class _ChunkWrite:
+    """One chunk object being written; complete, and synced, with the last of its pieces."""
+
+    __slots__ = ("_durable", "_fd", "_lock", "_num_left", "_parts", "_path", "chunk")
+
+    def __init__(self, folder: Path, chunk: ChunkSpan, *, durable: bool):
+        self.chunk = chunk
+        self._path = folder / chunk.key
+        self._durable = durable
+        self._fd: int | None = None
+        self._lock = Lock()
+        self._parts: list[Piece] = []
+        self._num_left = len(self.pieces())
+
+    def pieces(self) -> list[tuple[int, int]]:
+        """Byte ranges to be written, in order."""
+        return list(pieces(self.chunk.start, self.chunk.stop))
+
+    def write(self, view: memoryview, start: int, stop: int) -> Piece:
+        """Write one piece, from whichever thread."""
+        with self._lock:
+            if self._fd is None:
+                self._fd = files.create(self._path)
+        part = (start, stop - start, crc32c(view[start:stop]))
+        files.write_at(self._fd, [view[start:stop]], start - self.chunk.start)
+        with self._lock:
+            self._parts.append(part)
+            self._num_left -= 1
+            is_last = self._num_left == 0
+        if is_last:
+            self._finish(self._fd)
+        return part
+
+    def _finish(self, fd: int) -> None:
+        padding = bytes(self.chunk.pad_bytes)
+        total = combine_all((crc, nbytes) for _, nbytes, crc in sorted(self._parts))
         trailer = crc32c(padding, total).to_bytes(CRC_BYTES, "little")
-        files.write_all(fd, [padding, trailer])
-        if durable:
+        files.write_at(fd, [padding, trailer], self.chunk.stop - self.chunk.start)
+        if self._durable:
             files.sync(fd)
+
+    def close(self) -> None:
+        """Close the file, complete or not."""
+        if self._fd is not None:
+            os.close(self._fd)
+
+
+def _write_chunks(
+    folder: Path,
+    view: memoryview,
+    chunks: Sequence[ChunkSpan],
+    executor: Executor,
+    *,
+    durable: bool,
+) -> list[Piece]:
+    writes = [_ChunkWrite(folder, chunk, durable=durable) for chunk in chunks]
+
+    def write(item: tuple[_ChunkWrite, int, int]) -> Piece:
+        chunk_write, start, stop = item
+        return chunk_write.write(view, start, stop)
+
+    lanes = [[(each, start, stop) for start, stop in each.pieces()] for each in writes]
+    try:
+        return for_all(executor, write, lanes)
     finally:
-        os.close(fd)
-    return parts
+        for each in writes:
+            each.close()
 
 
 def write_version(
@@ -89,15 +141,15 @@ def write_version(
     for span in spans:
         (folder / span.name).mkdir()
         (folder / span.name / "c").mkdir()
-    write = partial(_write_chunk, folder, view, durable)
-    grains = _fold_grains(for_all(executor, write, _chunks(spans)))
+    chunks = _chunks(spans)
+    grains = _fold_grains(_write_chunks(folder, view, chunks, executor, durable=durable))
     found = digest_of_grains(grains, len(view))
     if found != manifest.digest:
         raise IntegrityError(
             f"{manifest.ref}: the arena has digest {found[:16]}…, its manifest says "
             f"{manifest.digest[:16]}…; it was changed after its digest was taken"
         )
-    total = sum(chunk.file_bytes for chunk in _chunks(spans))
+    total = sum(chunk.file_bytes for chunk in chunks)
     documents = zarr_documents(spans)
     for span in spans:
         path = folder / span.name / ROOT_DOCUMENT
@@ -125,36 +177,49 @@ def read_record(folder_fd: int) -> VersionRecord:
         return record_from_document(file.read())
 
 
-def _read_pieces(fd: int, chunk: ChunkSpan, view: memoryview) -> list[Piece]:
-    parts: list[Piece] = []
-    total = 0
-    for start, stop in pieces(chunk.start, chunk.stop):
-        files.read_at(fd, view[start:stop], start - chunk.start)
-        crc = crc32c(view[start:stop])
-        parts.append((start, stop - start, crc))
-        total = combine(total, crc, stop - start)
-    tail = memoryview(bytearray(chunk.pad_bytes + CRC_BYTES))
-    files.read_at(fd, tail, chunk.stop - chunk.start)
-    total = crc32c(tail[: chunk.pad_bytes], total)
-    if total != int.from_bytes(tail[chunk.pad_bytes :], "little"):
-        raise IntegrityError(f"chunk {chunk.key} does not match its checksum")
-    return parts
+@contextmanager
+def opened_chunks(folder_fd: int) -> Iterator[Callable[[ChunkSpan], int]]:
+    """Gives descriptors of chunk objects, each opened once and closed at the end.
+
+    Raises
+    ------
+    IntegrityError
+        Of the descriptor asked for: the chunk is missing, or has another size than was written.
+    """
+    fds: dict[str, int] = {}
+    lock = Lock()
+
+    def descriptor(chunk: ChunkSpan) -> int:
+        with lock:
+            if chunk.key not in fds:
+                fds[chunk.key] = _open_chunk(folder_fd, chunk)
+        return fds[chunk.key]
+
+    try:
+        yield descriptor
+    finally:
+        for fd in fds.values():
+            os.close(fd)
 
 
-def _read_chunk(folder_fd: int, view: memoryview, chunk: ChunkSpan) -> list[Piece]:
+def _open_chunk(folder_fd: int, chunk: ChunkSpan) -> int:
     try:
         fd = os.open(chunk.key, os.O_RDONLY, dir_fd=folder_fd)
     except FileNotFoundError as error:
         raise IntegrityError(f"chunk {chunk.key} is missing") from error
-    try:
-        held = os.fstat(fd).st_size
-        if held != chunk.file_bytes:
-            raise IntegrityError(
-                f"chunk {chunk.key} has {held} bytes, written were {chunk.file_bytes}"
-            )
-        return _read_pieces(fd, chunk, view)
-    finally:
+    held = os.fstat(fd).st_size
+    if held != chunk.file_bytes:
         os.close(fd)
+        raise IntegrityError(f"chunk {chunk.key} has {held} bytes, written were {chunk.file_bytes}")
+    return fd
+
+
+def _check_trailer(fd: int, chunk: ChunkSpan, checksum: int) -> None:
+    tail = memoryview(bytearray(chunk.pad_bytes + CRC_BYTES))
+    files.read_at(fd, tail, chunk.stop - chunk.start)
+    total = crc32c(tail[: chunk.pad_bytes], checksum)
+    if total != int.from_bytes(tail[chunk.pad_bytes :], "little"):
+        raise IntegrityError(f"chunk {chunk.key} does not match its checksum")
 
 
 def read_bytes(folder_fd: int, record: VersionRecord, view: memoryview, executor: Executor) -> None:
@@ -166,6 +231,22 @@ def read_bytes(folder_fd: int, record: VersionRecord, view: memoryview, executor
         A chunk is missing, has another size or other bytes than were written. The buffer
         then holds anything.
     """
-    parts = for_all(executor, partial(_read_chunk, folder_fd, view), _chunks(record.spans))
+    chunks = _chunks(record.spans)
+    with opened_chunks(folder_fd) as descriptor:
+
+        def read(item: tuple[ChunkSpan, int, int]) -> Piece:
+            chunk, start, stop = item
+            part = view[start:stop]
+            files.read_at(descriptor(chunk), part, start - chunk.start)
+            return start, stop - start, crc32c(part)
+
+        lanes = [[(c, *piece) for piece in pieces(c.start, c.stop)] for c in chunks]
+        parts = sorted(for_all(executor, read, lanes))
+        position = 0
+        for chunk, lane in zip(chunks, lanes, strict=True):
+            own = parts[position : position + len(lane)]
+            position += len(lane)
+            checksum = combine_all((crc, nbytes) for _, nbytes, crc in own)
+            _check_trailer(descriptor(chunk), chunk, checksum)
     if digest_of_grains(_fold_grains(parts), len(view)) != record.manifest.digest:
         raise IntegrityError("its bytes do not have the digest of its manifest")

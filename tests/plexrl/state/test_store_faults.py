@@ -42,7 +42,7 @@ def write(store, version):
 
 with ZarrStore(root, chunk_bytes=8192) as store:
     write(store, 1)
-    for name in ("create", "write_all", "sync", "sync_folder", "replace"):
+    for name in ("create", "write_at", "sync", "sync_folder", "replace"):
         setattr(files, name, deadly_step(getattr(files, name)))
     write(store, 2)
     print(count, flush=True)
@@ -86,20 +86,20 @@ def test_a_killed_commit_leaves_the_version_before(tmp_path, num_steps, share):
 
 def test_a_full_disk_is_one_error_and_leaves_room_and_older_versions(store, states, monkeypatch):
     store.write(*states.make())
-    writev = os.writev
+    pwritev = os.pwritev
     budget = [3 * 4096]
 
-    def writev_on_a_small_disk(fd, buffers):
+    def write_on_a_small_disk(fd, buffers, offset):
         size = sum(map(len, buffers))
         if size <= budget[0]:
             budget[0] -= size
-            return writev(fd, buffers)
+            return pwritev(fd, buffers, offset)
         if budget[0]:
             left, budget[0] = budget[0], 0
-            return writev(fd, [memoryview(buffers[0])[:left]])
+            return pwritev(fd, [memoryview(buffers[0])[:left]], offset)
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
-    monkeypatch.setattr(os, "writev", writev_on_a_small_disk)
+    monkeypatch.setattr(os, "pwritev", write_on_a_small_disk)
     manifest, view = states.make(version=1)
     with pytest.raises(StoreError, match="disk is full"):
         store.write(manifest, view)
