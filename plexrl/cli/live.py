@@ -27,6 +27,7 @@ _BAR_WIDTH = 9
 _STATE_STYLE = {
     JobState.STARTING: "dim",
     JobState.RUNNING: "",
+    JobState.PAUSED: "magenta",
     JobState.FINISHED: "green",
     JobState.FAILED: "bold red",
     JobState.CANCELLED: "yellow",
@@ -149,7 +150,7 @@ def _phase(job: JobStatus) -> str:
 def _waits_for(job: JobStatus) -> str:
     if job.state.is_terminal:
         return job.error.strip().splitlines()[0] if job.error.strip() else ""
-    return job.waits_for
+    return job.waiting
 
 
 def _rewards(job: JobStatus) -> str:
@@ -168,6 +169,8 @@ def _group_table(
         holder = "nobody"
         if group.holder:
             holder = f"{group.holder} {group.function} {group.held_for_s:.1f} s"
+        if group.draining:
+            holder = f"{holder}; {group.draining}"
         share = shares[group.name]
         table.add_row(
             group.name,

@@ -12,9 +12,18 @@ from solver.trace import IterationRecord
 
 TRANSITIONS: Mapping[JobState, frozenset[JobState]] = {
     JobState.STARTING: frozenset(
-        {JobState.RUNNING, JobState.FINISHED, JobState.FAILED, JobState.CANCELLED}
+        {
+            JobState.RUNNING,
+            JobState.PAUSED,
+            JobState.FINISHED,
+            JobState.FAILED,
+            JobState.CANCELLED,
+        }
     ),
-    JobState.RUNNING: frozenset({JobState.FINISHED, JobState.FAILED, JobState.CANCELLED}),
+    JobState.RUNNING: frozenset(
+        {JobState.PAUSED, JobState.FINISHED, JobState.FAILED, JobState.CANCELLED}
+    ),
+    JobState.PAUSED: frozenset({JobState.STARTING, JobState.CANCELLED}),
     JobState.FINISHED: frozenset(),
     JobState.FAILED: frozenset({JobState.STARTING}),
     JobState.CANCELLED: frozenset({JobState.STARTING}),
@@ -94,8 +103,8 @@ class JobTable:
         return tuple(self._entries)
 
     def active(self) -> tuple[JobEntry, ...]:
-        """Jobs that have not ended."""
-        return tuple(e for e in self._entries.values() if not e.state.is_terminal)
+        """Jobs that want to run: neither ended nor paused."""
+        return tuple(e for e in self._entries.values() if e.state.is_active)
 
     def add(self, facts: JobFacts, group: str, now_s: float) -> JobEntry:
         """Add a job that arrives.
@@ -106,7 +115,8 @@ class JobTable:
             The name is taken by a job that has not ended, or that finished.
         """
         known = self._entries.get(facts.name)
-        if known is not None and JobState.STARTING not in TRANSITIONS[known.state]:
+        is_over = known is None or known.state in {JobState.FAILED, JobState.CANCELLED}
+        if known is not None and not is_over:
             raise JobError(
                 f"the name {facts.name!r} is taken by a job that is {known.state}; "
                 "give this one another name, or cancel the other first"

@@ -14,6 +14,8 @@ class JobState(StrEnum):
 
     STARTING = "starting"
     RUNNING = "running"
+    PAUSED = "paused"
+    """An operator wants it to rest: it holds no group and its states are in the store."""
     FINISHED = "finished"
     FAILED = "failed"
     CANCELLED = "cancelled"
@@ -22,6 +24,11 @@ class JobState(StrEnum):
     def is_terminal(self) -> bool:
         """Whether the job will not run again by itself."""
         return self in {JobState.FINISHED, JobState.FAILED, JobState.CANCELLED}
+
+    @property
+    def is_active(self) -> bool:
+        """Whether the job wants to run."""
+        return self in {JobState.STARTING, JobState.RUNNING}
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +59,13 @@ class JobStatus:
     ended_s: float | None
     error: str = ""
     """Why it failed."""
+    asked: str = ""
+    """What an operator asked of it that is still to come, with the reason; empty if nothing is."""
+
+    @property
+    def waiting(self) -> str:
+        """What it waits for and what was asked of it, in one line."""
+        return "; ".join(text for text in (self.asked, self.waits_for) if text)
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +93,8 @@ class GroupStatus:
     num_engine_starts: int = 0
     warning: str = ""
     """A trouble that goes on, e.g. the last failed write to the store; empty if none."""
+    draining: str = ""
+    """Why no job may begin an iteration here; empty if jobs may."""
 
 
 @dataclass(frozen=True, slots=True)

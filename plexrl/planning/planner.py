@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import solver
 from plexrl.core.status import PlanStatus
+from plexrl.errors import JobError
 from plexrl.planning.chronicle import Chronicle
 from plexrl.planning.config import PlanningConfig
 from plexrl.planning.facts import GroupFacts, PlannedJob
@@ -48,6 +49,8 @@ class Planner:
         self._jobs: dict[str, PlannedJob] = {}
         self._profiles: dict[str, JobProfile] = {}
         self._groups: dict[str, GroupFacts] = {}
+        self._closed: set[str] = set()
+        """Groups that take no job."""
         self._placement: dict[str, str] = {}
         self._triggers: dict[str, str] = {}
         """Kind of event → reason to plan, as came up since the last request, in order."""
@@ -58,8 +61,13 @@ class Planner:
         self._dispatch = DispatchPlan()
         self._chronicle = Chronicle()
 
-    def placement(self, job: PlannedJob) -> str:
+    def placement(self, job: PlannedJob, target: str = "") -> str:
         """Group for the job: where it is, or the least busy one with room.
+
+        Parameters
+        ----------
+        target
+            The only group to consider; empty: all that are open.
 
         Raises
         ------
@@ -73,10 +81,36 @@ class Planner:
             for name, group in self._placement.items()
             if name != job.name
         }
-        group = place(job, self._groups.values(), placed, self._busy_shares())
+        group = place(job, self._open_groups(job, target), placed, self._busy_shares())
         if job.name in self._jobs:
             self._placement[job.name] = group
         return group
+
+    def _open_groups(self, job: PlannedJob, target: str) -> list[GroupFacts]:
+        names = [target] if target else list(self._groups)
+        if self._groups and all(name in self._closed for name in names):
+            raise JobError(
+                f"job {job.name!r} cannot be placed: {', '.join(names)} draining, which takes no "
+                "job; undrain a group (plexrl undrain), or add one"
+            )
+        return [self._groups[n] for n in names if n in self._groups and n not in self._closed]
+
+    def unplace(self, name: str) -> None:
+        """A job is off its group for now; its profile stays."""
+        if self._placement.pop(name, None) is not None:
+            self._triggers["job left"] = "job left its group"
+
+    def close_group(self, name: str) -> None:
+        """Place no job on a group from now on."""
+        self._closed.add(name)
+
+    def open_group(self, name: str) -> None:
+        """Place jobs on a group again."""
+        self._closed.discard(name)
+
+    def ask(self, reason: str) -> None:
+        """Plan as soon as there is something to plan."""
+        self._triggers["asked"] = reason
 
     def job_arrived(self, job: PlannedJob) -> None:
         """A job is here; it is placed if it was not.

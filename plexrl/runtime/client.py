@@ -147,6 +147,46 @@ class Run:
         """End the job; what it committed stays."""
         self._cluster.call(messages.CANCEL, job=self.name)
 
+    def pause(self, reason: str = "", *, now: bool = False) -> str:
+        """Let the job rest: its group is free, its states are in the store.
+
+        Parameters
+        ----------
+        reason
+            For the status, so that others know.
+        now
+            End the iteration that runs, which is then done again, instead of waiting for it.
+
+        Returns
+        -------
+        str
+            What will happen, in plain words.
+        """
+        return self._ask(messages.PAUSE, reason=reason, is_now=now)
+
+    def unpause(self) -> str:
+        """Let the job go on after `pause`, where there is room; returns what will happen."""
+        return self._ask(messages.UNPAUSE)
+
+    def move(self, group: str, reason: str = "", *, now: bool = False) -> str:
+        """Place the job on another group once its iteration has ended; returns what will happen.
+
+        Parameters
+        ----------
+        group
+            Where to.
+        reason, now
+            As for `pause`.
+        """
+        return self._ask(messages.MOVE, group=group, reason=reason, is_now=now)
+
+    def replay(self) -> str:
+        """End the iteration that runs, and do it again from the last committed version."""
+        return self._ask(messages.REPLAY)
+
+    def _ask(self, handler: str, **kwargs: object) -> str:
+        return str(self._cluster.call(handler, job=self.name, **kwargs))
+
     def graph(self, path: str | Path | None = None) -> Path:
         """Draw the graph of an iteration; of one that depends on data, its first part.
 
@@ -257,6 +297,31 @@ class Cluster:
 
     def _repr_html_(self) -> str:
         return notebook.cluster_html(self.status())
+
+    def drain(self, group: str, reason: str = "", *, now: bool = False) -> str:
+        """Let no iteration begin on a group; its jobs go on elsewhere, or wait and say so.
+
+        Parameters
+        ----------
+        group
+            Its name.
+        reason, now
+            As for `Run.pause`.
+
+        Returns
+        -------
+        str
+            What will happen, in plain words.
+        """
+        return str(self.call(messages.DRAIN, group=group, reason=reason, is_now=now))
+
+    def undrain(self, group: str) -> str:
+        """Let jobs run on a group again after `drain`; returns what will happen."""
+        return str(self.call(messages.UNDRAIN, group=group))
+
+    def replan(self, reason: str = "") -> str:
+        """Plan now instead of when it is due; returns what will happen."""
+        return str(self.call(messages.REPLAN, reason=reason))
 
     def models(self, job: str) -> Mapping[str, CommittedModel]:
         """Models of a job, as far as they are committed."""

@@ -11,6 +11,7 @@ from collections.abc import Container, Mapping
 from dataclasses import replace
 
 from plexrl.core.jobs import JobFacts, JobTable
+from plexrl.core.relocations import RelocationTable
 from plexrl.core.status import (
     ClusterStatus,
     JobState,
@@ -25,11 +26,12 @@ from plexrl.runtime.messages import (
     DriverEnded,
     DriverEvent,
     DriverStarted,
+    DriverSteppedAside,
     IterationCommitted,
     Trace,
 )
 from plexrl.runtime.snapshot import Moment, Tables, cluster_status
-from plexrl.services.reports import LeaseEnded, LeaseStarted, Report
+from plexrl.services.reports import LeaseEnded, LeaseStarted
 from solver.dispatch.arbiter import Arbiter
 from solver.dispatch.events import (
     TICKS_PER_S,
@@ -73,6 +75,7 @@ class Coordinator:
         self.jobs = JobTable()
         self.ledger = Ledger(epoch_s)
         self.groups = GroupTable()
+        self.relocations = RelocationTable()
         self._commits = CommitLog()
         self._instructions: list[Instruction] = []
 
@@ -115,7 +118,7 @@ class Coordinator:
                 f"job {facts.name!r} has no group to run on: no worker announces a resource "
                 "llm:<group>; start workers with one (plexrl.LocalCluster does)"
             )
-        self._require_room(facts)
+        _require_room(facts, self.groups.largest_budget_bytes())
         planned = _planned(facts)
         self.jobs.add(facts, "", now_s - self.epoch_s)
         try:
@@ -134,7 +137,8 @@ class Coordinator:
         return tuple(
             entry.facts.name
             for entry in self.jobs.active()
-            if self.groups.gone_for_s(entry.group, now_s) > GROUP_PATIENCE_S
+            if entry.facts.name not in self.relocations
+            and self.groups.gone_for_s(entry.group, now_s) > GROUP_PATIENCE_S
         )
 
     def move(self, job: str, now_s: float) -> tuple[str, ...]:
@@ -153,16 +157,26 @@ class Coordinator:
                 self._tell(Withdrawn(entry.id), now_s)
         return tuple(entry.id for entry in functions)
 
-    def _require_room(self, facts: JobFacts) -> None:
-        """Raise unless a group's host memory can hold one version and the next beside it."""
-        largest = self.groups.largest_budget_bytes()
-        if facts.memory_bytes > largest:
-            raise JobError(
-                f"job {facts.name!r} needs {facts.memory_bytes} bytes of host memory on one group "
-                "(each model, and beside each trainable one the version being committed); the "
-                f"largest group has {largest}: raise host_budget_bytes "
-                "(plexrl.state.host_budget_bytes) or use a smaller model"
-            )
+    def rest(self, job: str, now_s: float) -> None:
+        """A job that is off its group stays so."""
+        self.jobs.move(job, JobState.PAUSED, now_s - self.epoch_s)
+        self._tell(JobLeft(job), now_s)
+
+    def settle_down(self, job: str, target: str, now_s: float) -> str:
+        """Place a job that is off its group, on `target` or wherever there is room.
+
+        Raises
+        ------
+        JobError
+            There is no room.
+        """
+        entry = self.jobs[job]
+        group = self.planner.placement(_planned(entry.facts), target)
+        self.jobs.set_group(job, group)
+        if entry.state is JobState.PAUSED:
+            self.jobs.move(job, JobState.STARTING, now_s - self.epoch_s)
+        self.planner.ask(f"{job} goes on, on {group}")
+        return group
 
     def end(self, job: str, state: JobState, now_s: float, error: str = "") -> None:
         """Note that a job ended; a second end changes nothing."""
@@ -192,6 +206,8 @@ class Coordinator:
                 self._commits.confirm(job, record.iteration, tokens)
             case DriverEnded(job=job, at_s=at_s, error=error):
                 self.end(job, JobState.FAILED if error else JobState.FINISHED, at_s, error)
+            case DriverSteppedAside(job=job):
+                self.jobs.set_driver(job, "")
         return job
 
     def _catch_up(self, job: str, index: int) -> None:
@@ -254,7 +270,7 @@ class Coordinator:
             now_s,
         )
 
-    def report(self, report: Report, now_s: float) -> None:
+    def report(self, report: LeaseStarted | LeaseEnded, now_s: float) -> None:
         """A service says that a lease began or ended."""
         match report:
             case LeaseStarted(id=function_id, at_s=at_s):
@@ -303,7 +319,7 @@ class Coordinator:
         num_errors
             Errors inside the plugin so far.
         """
-        tables = Tables(self.jobs, self.groups, self.ledger, self.arbiter)
+        tables = Tables(self.jobs, self.groups, self.ledger, self.arbiter, self.relocations)
         moment = Moment(
             now_s - self.epoch_s, self._ticks(now_s), self.epoch_s, cpu_phases, num_errors
         )
@@ -314,6 +330,17 @@ class Coordinator:
 
     def _ticks(self, now_s: float) -> int:
         return max(0, round((now_s - self.epoch_s) * TICKS_PER_S))
+
+
+def _require_room(facts: JobFacts, largest_bytes: int) -> None:
+    """Raise unless a group's host memory can hold one version and the next beside it."""
+    if facts.memory_bytes > largest_bytes:
+        raise JobError(
+            f"job {facts.name!r} needs {facts.memory_bytes} bytes of host memory on one group "
+            "(each model, and beside each trainable one the version being committed); the "
+            f"largest group has {largest_bytes}: raise host_budget_bytes "
+            "(plexrl.state.host_budget_bytes) or use a smaller model"
+        )
 
 
 def _planned(facts: JobFacts) -> PlannedJob:

@@ -82,8 +82,7 @@ class Desk:
         entry = self._coordinator.jobs[job]
         if entry.state.is_terminal:
             return
-        if entry.driver:
-            self._stop_driver(entry.driver, job)
+        self._stop_driver(entry.driver, job)
         self._coordinator.end(job, JobState.CANCELLED, self._clock())
         self._let_go(job)
         self._settle()

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -34,7 +34,9 @@ from plexrl.runtime.messages import (
     DriverEnded,
     DriverEvent,
     DriverStarted,
+    DriverSteppedAside,
     IterationCommitted,
+    Order,
 )
 from solver.trace import IterationRecord
 
@@ -53,6 +55,10 @@ to come back."""
 
 NO_ITERATION = -1
 """Iteration of calls outside any iteration: opening a model, exporting it."""
+
+
+class _SteppedAsideError(Exception):
+    """The iteration that ran has committed, and the driver shall end."""
 
 
 @dataclass(slots=True, eq=False)
@@ -106,13 +112,34 @@ class JobDriver:
         self._num_committed = 0
         self._held: dict[int, list[Future]] = {}
         """Iteration → everything computed for it; held until it has committed."""
+        self._current = 0
+        """Iteration that commits next."""
+        self._task: asyncio.Task[None] | None = None
+        self._interruption: Order | None = None
+        """What the task was cancelled for."""
+        self._is_leaving = False
+        """Whether to end once the current iteration has committed."""
+
+    def order(self, order: Order) -> None:
+        """Do something else than go on; called in the driver's event loop."""
+        if order is Order.STEP_ASIDE:
+            self._is_leaving = True
+            for index in [index for index in self._held if index > self._current]:
+                # Nothing of what was submitted ahead shall begin.
+                _release(self._held.pop(index))
+        elif self._task is not None:
+            self._interruption = order
+            self._task.cancel()
 
     async def run(self) -> None:
-        """Run the job until it has finished or failed; says so either way."""
+        """Run the job until it has finished or failed, or this driver steps aside; says which."""
         error = ""
+        self._task = asyncio.current_task()
         try:
             spec: JobSpec = cloudpickle.loads(self._drive.spec)
-            await self._run_with_rollbacks(spec)
+            if not await self._run_with_rollbacks(spec):
+                self._send(DriverSteppedAside(self.job))
+                return
         except asyncio.CancelledError:
             raise
         except (Exception, SystemExit) as failure:
@@ -121,7 +148,8 @@ class JobDriver:
             error = f"{type(failure).__name__}: {failure}"
         self._send(DriverEnded(self.job, self._clock(), error))
 
-    async def _run_with_rollbacks(self, spec: JobSpec) -> None:
+    async def _run_with_rollbacks(self, spec: JobSpec) -> bool:
+        """Run to the end; returns False if the driver stepped aside before."""
         stalled = 0
         while True:
             committed_before = self._num_committed
@@ -129,16 +157,32 @@ class JobDriver:
                 position = await self._attach(spec)
                 self._send(DriverStarted(self.job, self._clock(), position.index))
                 await self._iterate(spec, position)
+            except asyncio.CancelledError:
+                if not self._is_interrupted():
+                    raise
+                if self._interruption is not Order.REPLAY:
+                    return False
+                logger.info("job %s does its iteration again, as asked", self.job)
+                self._attempt += 1
             except Exception as failure:
                 cause = _root(failure)
+                if isinstance(cause, _SteppedAsideError):
+                    return False
                 stalled = 0 if self._num_committed > committed_before else stalled + 1
                 if not is_recoverable(cause) or stalled >= MAX_ATTEMPTS_WITHOUT_PROGRESS:
                     raise cause from failure
                 logger.warning("job %s goes back to its last version: %s", self.job, cause)
                 self._attempt += 1
+                if self._is_leaving:
+                    return False
                 await asyncio.sleep(RETRY_PAUSE_S * max(1, stalled))
             else:
-                return
+                return True
+
+    def _is_interrupted(self) -> bool:
+        """Whether this cancellation only carries an order; if so, it is taken back."""
+        task = self._task
+        return self._interruption is not None and task is not None and task.uncancel() == 0
 
     async def _attach(self, spec: JobSpec) -> Position:
         """Open the models on the job's group and find where to go on."""
@@ -185,6 +229,9 @@ class JobDriver:
 
     async def _iterate(self, spec: JobSpec, position: Position) -> None:
         """Submit iterations ahead of the one that runs, and commit them in order."""
+        if self._is_leaving:
+            raise _SteppedAsideError
+        self._current = position.index
         queue: asyncio.Queue[InFlight] = asyncio.Queue(maxsize=AHEAD)
         try:
             async with asyncio.TaskGroup() as tasks:
@@ -194,8 +241,7 @@ class JobDriver:
             # After a failure or a stop: what waits at the scheduler must not run any more.
             # Released, not cancelled: Dask's cancel fails where a dependent is wanted by nobody.
             for futures in self._held.values():
-                for future in futures:
-                    future.release()
+                _release(futures)
             self._held.clear()
 
     async def _submit_all(
@@ -203,6 +249,8 @@ class JobDriver:
     ) -> None:
         history = [(dict(position.tokens), dict(position.versions))]
         while position.index < spec.iterations:
+            if self._is_leaving and position.index > self._current:
+                return
             # Rollouts of iteration t use version max(0, t - staleness); after a resume, the
             # oldest version that is still there.
             stale_tokens, stale_versions = history[max(0, len(history) - 1 - spec.staleness)]
@@ -277,7 +325,9 @@ class JobDriver:
             )
             self._num_committed += 1
             del self._held[in_flight.index]
-            started_s = ended_s
+            self._current, started_s = in_flight.index + 1, ended_s
+            if self._is_leaving and in_flight.index + 1 < spec.iterations:
+                raise _SteppedAsideError
 
 
 def attach_options(spec: JobSpec) -> dict[str, AttachOptions]:
@@ -296,6 +346,11 @@ def attach_options(spec: JobSpec) -> dict[str, AttachOptions]:
         )
         for name, model in spec.models.items()
     }
+
+
+def _release(futures: Iterable[Future]) -> None:
+    for future in futures:
+        future.release()
 
 
 def is_recoverable(error: BaseException) -> bool:

@@ -30,6 +30,8 @@ class DriverPlacement:
         self._run = run
         self._num_drives = 0
         self._drives: dict[str, Drive] = {}
+        self._held: set[str] = set()
+        """Jobs that get no driver for now."""
         self._deaths: dict[str, tuple[int, int]] = {}
         """Job → (committed iterations, deaths of its driver since that many)."""
 
@@ -41,6 +43,15 @@ class DriverPlacement:
         """Forget a job that ended."""
         self._drives.pop(name, None)
         self._deaths.pop(name, None)
+        self._held.discard(name)
+
+    def hold(self, name: str) -> None:
+        """Start no driver for a job until it is released."""
+        self._held.add(name)
+
+    def release(self, name: str) -> None:
+        """Let a job have a driver again."""
+        self._held.discard(name)
 
     def note_death(self, name: str, num_committed: int) -> bool:
         """Count a driver that died with its worker; returns whether it may start again."""
@@ -55,7 +66,7 @@ class DriverPlacement:
         load = Counter(entry.driver for entry in active if entry.driver)
         for entry in active:
             name = entry.facts.name
-            if entry.driver or name not in self._drives or not workers:
+            if entry.driver or name in self._held or name not in self._drives or not workers:
                 continue
             worker = min(workers, key=lambda address: (load[address], address))
             load[worker] += 1

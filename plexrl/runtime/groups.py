@@ -26,6 +26,7 @@ class GroupTable:
     def __init__(self) -> None:
         self._rows: dict[str, GroupRow] = {}
         self._lost_s: dict[str, float] = {}
+        self._closed: dict[str, str] = {}
 
     def add(self, name: str, worker: str, budget_bytes: int) -> None:
         """Note a group whose worker joined."""
@@ -36,6 +37,18 @@ class GroupTable:
         """Note that a group's worker is gone."""
         if self._rows.pop(name, None) is not None:
             self._lost_s[name] = now_s
+
+    def close(self, name: str, reason: str) -> None:
+        """Let no job begin an iteration on a group, also after it lost its worker and returned."""
+        self._closed[name] = reason
+
+    def open(self, name: str) -> None:
+        """Let jobs begin iterations on a group again."""
+        self._closed.pop(name, None)
+
+    def why_closed(self, name: str) -> str | None:
+        """Why a group is closed; None if it is open."""
+        return self._closed.get(name)
 
     def gone_for_s(self, name: str, now_s: float) -> float:
         """Seconds since a group lost its worker; 0 while it has one."""
@@ -56,6 +69,12 @@ class GroupTable:
     def largest_budget_bytes(self) -> int:
         """Most host memory any group has; 0 without groups."""
         return max((row.budget_bytes for row in self._rows.values()), default=0)
+
+    def note_snapshot(self, group: str, snapshot: ServiceSnapshot) -> None:
+        """Take how a service stands."""
+        row = self._rows.get(group)
+        if row is not None:
+            row.snapshot = snapshot
 
     def note(self, report: LeaseEnded) -> None:
         """Take what a service said at the end of a lease."""

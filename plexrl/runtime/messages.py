@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import pickle
 from dataclasses import dataclass
+from enum import StrEnum
 from typing import Any
 
 from dataflow.calls import AttachOptions, VersionToken
@@ -27,6 +28,20 @@ PLAN = "plexrl_plan"
 """Client → scheduler: the plan in force, as JSON types."""
 MODELS = "plexrl_models"
 """Client → scheduler: `CommittedModel` of every model of a job."""
+PAUSE = "plexrl_pause"
+"""Client → scheduler: let a job rest."""
+UNPAUSE = "plexrl_unpause"
+"""Client → scheduler: let a paused job go on."""
+MOVE = "plexrl_move"
+"""Client → scheduler: place a job on another group."""
+REPLAY = "plexrl_replay"
+"""Client → scheduler: end the iteration of a job that runs and do it again."""
+DRAIN = "plexrl_drain"
+"""Client → scheduler: let no iteration begin on a group."""
+UNDRAIN = "plexrl_undrain"
+"""Client → scheduler: let iterations begin on a group again."""
+REPLAN = "plexrl_replan"
+"""Client → scheduler: plan now."""
 
 REPORT = "plexrl-report"
 """Service → scheduler: a `plexrl.services.reports.Report`."""
@@ -36,6 +51,8 @@ DRIVE = "plexrl-drive"
 """Scheduler → worker: start a driver for a `Drive`."""
 STOP = "plexrl-stop"
 """Scheduler → worker: end the driver of a job."""
+ORDER = "plexrl-order"
+"""Scheduler → worker: an `Order` for the driver of a job."""
 UPCOMING = "plexrl-upcoming"
 """Scheduler → service: `Upcoming`."""
 FORGET = "plexrl-forget"
@@ -106,7 +123,25 @@ class DriverEnded:
     """Why it failed; empty if it finished."""
 
 
-DriverEvent = DriverStarted | IterationCommitted | DriverEnded
+@dataclass(frozen=True, slots=True)
+class DriverSteppedAside:
+    """The driver ended because it was told to; its job has not."""
+
+    job: str
+
+
+DriverEvent = DriverStarted | IterationCommitted | DriverEnded | DriverSteppedAside
+
+
+class Order(StrEnum):
+    """What a driver may be told."""
+
+    STEP_ASIDE = "step aside"
+    """End once the iteration that runs has committed."""
+    STEP_ASIDE_NOW = "step aside now"
+    """End at once; the iteration that runs will be done again."""
+    REPLAY = "replay"
+    """Go back to the last committed version and do the iteration again."""
 
 
 @dataclass(frozen=True, slots=True)

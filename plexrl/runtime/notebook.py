@@ -92,5 +92,5 @@ def _job_row(job: JobStatus) -> list[str]:
         f"{track(share, _JOB_COLOUR)}{job.iteration}/{job.iterations}",
         reward,
         number(job.iteration_s),
-        text(job.error.splitlines()[0] if job.error.strip() else job.waits_for),
+        text(job.error.splitlines()[0] if job.error.strip() else job.waiting),
     ]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from plexrl.runtime import messages
-from plexrl.runtime.messages import Drive, Upcoming, pack
+from plexrl.runtime.messages import Drive, Order, Upcoming, pack
 
 
 class Outbox:
@@ -21,6 +21,10 @@ class Outbox:
     def stop(self, worker: str, job: str) -> None:
         """End the driver of a job."""
         self._send(worker, messages.STOP, job=job)
+
+    def order(self, worker: str, job: str, order: Order) -> None:
+        """Tell the driver of a job what to do."""
+        self._send(worker, messages.ORDER, job=job, order=str(order))
 
     def upcoming(self, worker: str, order: tuple[tuple[str, str], ...]) -> None:
         """Say which ``(job, op)`` a group serves next, soonest first; the first is fetched."""

@@ -34,7 +34,9 @@ from plexrl.runtime.logs import log_driver
 from plexrl.runtime.messages import unpack
 from plexrl.runtime.outbox import Outbox
 from plexrl.runtime.replanning import replan_for_ever
+from plexrl.runtime.steering import Steering
 from plexrl.runtime.view import ClusterView, show
+from plexrl.services.reports import JobLetGo
 from solver.dispatch.arbiter import Arbiter
 from solver.dispatch.events import TICKS_PER_S
 from solver.dispatch.instructions import Admit, Prefetch, WakeAt
@@ -95,26 +97,24 @@ class PlexRLScheduler(SchedulerPlugin):
         self._scheduler = scheduler
         self._gate = Gate(scheduler)
         self._outbox = Outbox(scheduler)
-        self._coordinator = Coordinator(
-            Planner(self._planning),
-            Arbiter(
-                PlanOrderWithBackfill(slack=self._planning.slack, overdue=self._planning.overdue)
-            ),
-            self._clock(),
-        )
+        rule = PlanOrderWithBackfill(slack=self._planning.slack, overdue=self._planning.overdue)
+        self._coordinator = Coordinator(Planner(self._planning), Arbiter(rule), self._clock())
         self._cpu_phases = partial(_cpu_phases, self._gate, self._coordinator.jobs)
         self._drivers = DriverPlacement(self._run)
         self._desk = Desk(
             self._coordinator,
             self._drivers,
-            stop_driver=self._outbox.stop,
+            stop_driver=partial(_stop_driver, self._gate, self._outbox),
             let_go=self._let_go,
             settle=self._settle,
             cpu_phases=self._cpu_phases,
             num_errors=lambda: self._num_errors,
             clock=self._clock,
         )
-        scheduler.handlers |= self._desk.handlers()
+        self._steering = Steering(
+            self._coordinator, self._drivers, self._outbox, settle=self._settle, clock=self._clock
+        )
+        scheduler.handlers |= {**self._desk.handlers(), **self._steering.handlers()}
         scheduler.stream_handlers |= {
             messages.REPORT: self.handle_report,
             messages.DRIVER: self.handle_driver,
@@ -168,6 +168,8 @@ class PlexRLScheduler(SchedulerPlugin):
     def _on_driver_lost(self, entry: JobEntry) -> None:
         name = entry.facts.name
         self._coordinator.jobs.set_driver(name, "")
+        if self._steering.stepped_aside(name):
+            return
         if not self._drivers.note_death(name, entry.num_committed):
             error = (
                 "its driver died again and again without a committed iteration; look for what "
@@ -224,7 +226,11 @@ class PlexRLScheduler(SchedulerPlugin):
         """Take a service's report."""
         del worker
         with self._guarded("report"):
-            self._coordinator.report(unpack(payload), self._clock())
+            report = unpack(payload)
+            if isinstance(report, JobLetGo):
+                self._steering.let_go(report)
+            else:
+                self._coordinator.report(report, self._clock())
             self._drain_soon()
 
     async def handle_driver(self, worker: str, payload: bytes) -> None:
@@ -235,6 +241,9 @@ class PlexRLScheduler(SchedulerPlugin):
             log_driver(event)
             if self._coordinator.jobs[job].state.is_terminal:
                 self._let_go(job)
+            elif isinstance(event, messages.DriverSteppedAside):
+                self._steering.stepped_aside(job)
+                self._settle()
             else:
                 self._coordinator.jobs.set_driver(job, worker)
             self._drain_soon()
@@ -318,6 +327,7 @@ class PlexRLScheduler(SchedulerPlugin):
         """A job ended: its group may forget it once it is durable."""
         self._drivers.remove(job)
         self._desk.note_end(job)
+        self._steering.job_ended(job)
         row = self._coordinator.groups.get(self._coordinator.jobs[job].group)
         if row is not None:
             self._outbox.forget(row.worker, job)
@@ -333,12 +343,17 @@ class PlexRLScheduler(SchedulerPlugin):
                         del self._unserved[key]
                 self._gate.keep_waiting(self._llm_keys)
                 self._move_stranded(self._clock())
-                self._settle()
+                self._steering.proceed()
 
     def _move_stranded(self, now_s: float) -> None:
         """Give jobs whose group does not come back another one; their drivers roll back there."""
         for job in self._coordinator.stranded(now_s):
-            keys = self._coordinator.move(job, now_s)
+            try:
+                keys = self._coordinator.move(job, now_s)
+            except JobError as error:
+                # It goes on waiting, and its status says for what.
+                logger.debug("job %s has no other group: %s", job, error)
+                continue
             group = self._coordinator.jobs[job].group
             logger.warning("job %s moves to %s: its group is gone", job, group)
             for key in keys:
@@ -354,6 +369,11 @@ class PlexRLScheduler(SchedulerPlugin):
             # Whatever it is, one hook that fails must not take the scheduler along.
             self._num_errors += 1
             logger.exception("error in %s of the PlexRL plugin", hook)
+
+
+def _stop_driver(gate: Gate, outbox: Outbox, worker: str, job: str) -> None:
+    """Have the end of a job noted where its driver is, or anywhere if it has none."""
+    outbox.stop(worker or next(iter(gate.ordinary_workers()), ""), job)
 
 
 def _cpu_phases(gate: Gate, jobs: JobTable) -> dict[str, str]:

@@ -6,7 +6,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from plexrl.core.jobs import JobEntry, JobTable
-from plexrl.core.status import ClusterStatus, GroupStatus, JobStatus, PlanStatus
+from plexrl.core.relocations import RelocationTable
+from plexrl.core.status import ClusterStatus, GroupStatus, JobState, JobStatus, PlanStatus
 from plexrl.runtime.groups import GroupRow, GroupTable
 from plexrl.runtime.ledger import Ledger
 from solver.dispatch.arbiter import Arbiter
@@ -21,6 +22,7 @@ class Tables:
     groups: GroupTable
     ledger: Ledger
     arbiter: Arbiter
+    relocations: RelocationTable
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +62,7 @@ def _job_status(
     tables: Tables, entry: JobEntry, reasons: Mapping[str, tuple[str, str]], moment: Moment
 ) -> JobStatus:
     phase, waits_for = _phase(tables, entry, reasons, moment)
+    relocation = tables.relocations.get(entry.facts.name)
     iterations = entry.iterations
     return JobStatus(
         name=entry.facts.name,
@@ -77,6 +80,7 @@ def _job_status(
         started_s=entry.arrived_s if entry.started_s is None else entry.started_s,
         ended_s=entry.ended_s,
         error=entry.error,
+        asked="" if relocation is None else str(relocation),
     )
 
 
@@ -95,6 +99,9 @@ def _phase(
     name = entry.facts.name
     if entry.state.is_terminal:
         return "", ""
+    if entry.state is JobState.PAUSED:
+        why = tables.relocations.why_resting(name)
+        return "", f"plexrl unpause {name}" + (f" ({why})" if why else "")
     holder = tables.arbiter.holder(entry.group)
     if holder is not None and holder.function.job == name:
         return holder.function.op, ""
@@ -106,8 +113,21 @@ def _phase(
     if tables.groups.get(entry.group) is None:
         return "", f"a worker for {entry.group}"
     if not entry.driver:
-        return "", "a worker without a group, for its driver"
+        is_moving = name in tables.relocations
+        return "", "a group" if is_moving else "a worker without a group, for its driver"
     return "", "its driver"
+
+
+def _draining(tables: Tables, group: str) -> str:
+    reason = tables.groups.why_closed(group)
+    if reason is None:
+        return ""
+    num_left = sum(
+        entry.group == group and not tables.relocations.is_off(entry.facts.name)
+        for entry in tables.jobs.active()
+    )
+    told = f"draining, {num_left} jobs left" if num_left else "drained"
+    return f"{told} ({reason})" if reason else told
 
 
 def _group_status(tables: Tables, name: str, row: GroupRow, moment: Moment) -> GroupStatus:
@@ -131,4 +151,5 @@ def _group_status(tables: Tables, name: str, row: GroupRow, moment: Moment) -> G
         engine_pid=snapshot.engine_pid,
         num_engine_starts=snapshot.num_engine_starts,
         warning=snapshot.warning,
+        draining=_draining(tables, name),
     )

@@ -18,12 +18,13 @@ from plexrl.clock import system_clock
 from plexrl.config import EngineConfig, StateConfig
 from plexrl.engines.protocol import ModelSource
 from plexrl.engines.remote import EngineProcess
+from plexrl.errors import StateError
 from plexrl.runtime import messages
 from plexrl.runtime.driver import JobDriver
 from plexrl.runtime.gate import group_of
 from plexrl.runtime.messages import DriverEvent, pack, unpack
 from plexrl.runtime.registry import CANCELLED, JobRegistry, states_folder
-from plexrl.services.reports import Report
+from plexrl.services.reports import JobLetGo, Report
 from plexrl.services.service import GroupService
 from plexrl.state.manager import StateManager
 from plexrl.state.zarr_store import ZarrStore
@@ -123,7 +124,16 @@ class _ServiceHost:
         self._service.prefetch(*upcoming.prefetch)
 
     def _forget(self, job: str) -> None:
-        self._pool.submit(_logged, self._service.forget_job, job, self._state.pressure_timeout_s)
+        self._pool.submit(_logged, self._let_go, job)
+
+    def _let_go(self, job: str) -> None:
+        error = ""
+        try:
+            self._service.forget_job(job, self._state.pressure_timeout_s)
+        except StateError as failure:
+            error = str(failure)
+            logger.warning("group %s still holds job %s: %s", self._service.group, job, error)
+        self._report(JobLetGo(job, self._service.group, self._service.snapshot(), error))
 
     async def close(self) -> None:
         calls.bind(None)
@@ -142,7 +152,12 @@ class _DriverHost:
         self._registry = JobRegistry(state.store)
         self._client: Client | None = None
         self._drivers: dict[str, asyncio.Task[None]] = {}
-        worker.stream_handlers |= {messages.DRIVE: self._drive, messages.STOP: self._stop}
+        self._live: dict[str, JobDriver] = {}
+        worker.stream_handlers |= {
+            messages.DRIVE: self._drive,
+            messages.STOP: self._stop,
+            messages.ORDER: self._order,
+        }
 
     def _drive(self, payload: bytes) -> None:
         drive = unpack(payload)
@@ -154,13 +169,16 @@ class _DriverHost:
         try:
             self._registry.save(drive.name, drive.spec)
             client = await self._ensure_client()
-            await JobDriver(drive, client, self._send, system_clock).run()
+            driver = JobDriver(drive, client, self._send, system_clock)
+            self._live[drive.name] = driver
+            await driver.run()
         except OSError as error:
             # Of the registry or the connection: the job must not wait for a driver that is gone.
             self._send(messages.DriverEnded(drive.name, system_clock(), f"no driver: {error}"))
         finally:
             if self._drivers.get(drive.name) is asyncio.current_task():
                 del self._drivers[drive.name]
+                self._live.pop(drive.name, None)
 
     async def _ensure_client(self) -> Client:
         if self._client is None:
@@ -187,11 +205,22 @@ class _DriverHost:
 
     def _stop(self, job: str) -> None:
         """End the driver of a job that was cancelled."""
-        if self._end_driver(job):
+        # One that is paused has no driver.
+        if self._end_driver(job) or self._registry.error(job) is None:
             self._note_end(job, CANCELLED)
+
+    def _order(self, job: str, order: str) -> None:
+        """Tell a driver what to do; one that has not begun yet only has to end."""
+        driver, task = self._live.get(job), self._drivers.get(job)
+        if driver is not None:
+            driver.order(messages.Order(order))
+        elif task is not None and order != messages.Order.REPLAY:
+            self._end_driver(job)
+            self._send(messages.DriverSteppedAside(job))
 
     def _end_driver(self, job: str) -> bool:
         task = self._drivers.pop(job, None)
+        self._live.pop(job, None)
         return task is not None and task.cancel()
 
     async def close(self) -> None:

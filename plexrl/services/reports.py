@@ -54,4 +54,15 @@ class LeaseEnded:
     """What it committed; None for functions that train nothing."""
 
 
-Report = LeaseStarted | LeaseEnded
+@dataclass(frozen=True, slots=True)
+class JobLetGo:
+    """A group was told to let go of a job."""
+
+    job: str
+    group: str
+    snapshot: ServiceSnapshot
+    error: str = ""
+    """Why it still holds states that are nowhere else; empty if it holds none."""
+
+
+Report = LeaseStarted | LeaseEnded | JobLetGo

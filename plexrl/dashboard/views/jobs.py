@@ -19,8 +19,9 @@ _ORDER = {
     JobState.FAILED: 0,
     JobState.RUNNING: 1,
     JobState.STARTING: 2,
-    JobState.CANCELLED: 3,
-    JobState.FINISHED: 4,
+    JobState.PAUSED: 3,
+    JobState.CANCELLED: 4,
+    JobState.FINISHED: 5,
 }
 """What needs a look comes first."""
 
@@ -100,7 +101,7 @@ def _line(job: JobStatus, tally: JobTally | None) -> JobLine:
         slowdown_limit=job.slowdown_limit,
         staleness=None if tally is None else tally.staleness,
         phase=job.phase if not is_over else "",
-        waits_for=job.waits_for if not is_over else "",
+        waits_for=job.waiting if not is_over else "",
         left_s=left_s,
         error=job.error.strip().splitlines()[0] if job.error.strip() else "",
     )

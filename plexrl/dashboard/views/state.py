@@ -87,7 +87,7 @@ def memory_lines(groups: Iterable[GroupStatus]) -> list[MemoryLine]:
             group.host_budget_bytes,
             group.engine_pid,
             group.num_engine_starts,
-            group.warning,
+            "; ".join(told for told in (group.warning, group.draining) if told),
         )
         for group in groups
     ]

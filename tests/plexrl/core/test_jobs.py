@@ -28,6 +28,7 @@ def table_in(state):
     paths = {
         JobState.STARTING: (),
         JobState.RUNNING: (JobState.RUNNING,),
+        JobState.PAUSED: (JobState.RUNNING, JobState.PAUSED),
         JobState.FINISHED: (JobState.RUNNING, JobState.FINISHED),
         JobState.FAILED: (JobState.FAILED,),
         JobState.CANCELLED: (JobState.CANCELLED,),

@@ -1,0 +1,148 @@
+"""Operators pause, move, replay and drain; jobs learn the same, and their groups are free."""
+
+import json
+import time
+
+import pytest
+from typer.testing import CliRunner
+
+import plexrl
+from plexrl.cli.main import app
+from plexrl.core.status import JobState
+from plexrl.errors import JobError
+from tests.integration.test_deaths import TIMEOUT_S, wait_for_iteration
+
+pytestmark = pytest.mark.slow
+ITERATIONS = 10
+
+
+@pytest.fixture(scope="module")
+def groups(tmp_path_factory, host_budget_bytes):
+    store = tmp_path_factory.mktemp("steered")
+    with plexrl.LocalCluster(groups=2, store=store, host_budget_bytes=host_budget_bytes) as cluster:
+        yield cluster
+        assert cluster.status().num_errors == 0
+
+
+@pytest.fixture(scope="module")
+def expected(groups, base, tmp_path_factory):
+    job = plexrl.grpo(
+        model=base,
+        task="ascending",
+        iterations=ITERATIONS,
+        name="undisturbed",
+        num_prompts=4,
+        num_samples=4,
+        slowdown_limit=10.0,
+    )
+    run = groups.submit(job)
+    run.result(TIMEOUT_S)
+    return run.export(tmp_path_factory.mktemp("undisturbed") / "model")
+
+
+@pytest.fixture
+def submit(groups, base):
+    def submit(name, iterations=ITERATIONS):
+        return groups.submit(
+            plexrl.grpo(
+                model=base,
+                task="ascending",
+                iterations=iterations,
+                name=name,
+                num_prompts=4,
+                num_samples=4,
+                slowdown_limit=10.0,
+            )
+        )
+
+    return submit
+
+
+def wait_until(run, condition):
+    deadline = time.monotonic() + TIMEOUT_S
+    while not condition(run.status()):
+        assert time.monotonic() < deadline, run.status()
+        time.sleep(0.02)
+    return run.status()
+
+
+def told(cluster, *words):
+    address = cluster.client.scheduler.address
+    done = CliRunner().invoke(app, [*words, "--json", "--address", address])
+    assert done.exit_code == 0, done.output
+    return json.loads(done.stdout)["told"]
+
+
+def rests(status):
+    return status.state is JobState.PAUSED and not status.asked
+
+
+@pytest.mark.parametrize("now", [False, True], ids=["after its iteration", "at once"])
+def test_a_paused_job_frees_its_group_and_goes_on_with_the_same_bits(
+    groups, submit, expected, now, tmp_path
+):
+    run = submit(f"paused-{now}")
+    wait_for_iteration(run, 2)
+    words = ["--reason", "a demo needs the group", *(["--now"] if now else [])]
+    assert told(groups, "pause", run.name, "--wait", *words) == "done"
+    status = run.status()
+    assert rests(status)
+    assert "a demo needs the group" in status.waits_for
+    assert status.iteration < ITERATIONS
+    held = [state for group in groups.status().groups for state in group.resident.get("host", ())]
+    assert not [state for state in held if state.startswith(f"{run.name}/")]
+    with pytest.raises(JobError, match="taken by a job that is paused"):
+        submit(run.name)
+    assert run.name in told(groups, "unpause", run.name)
+    assert run.result(TIMEOUT_S).iteration == ITERATIONS
+    assert run.export(tmp_path / "model") == expected
+    assert [row["iteration"] for row in run.metrics()] == list(range(ITERATIONS))
+
+
+def test_a_job_moves_to_another_group_and_its_iteration_is_replayed_when_asked(
+    groups, submit, expected, tmp_path
+):
+    run = submit("moved")
+    wait_for_iteration(run, 1)
+    home = run.status().group
+    (away,) = {group.name for group in groups.status().groups} - {home}
+    assert away in run.move(away)
+    wait_until(run, lambda status: status.group == away and not status.asked)
+    wait_for_iteration(run, 5)
+    assert "again" in told(groups, "cancel", run.name, "--iteration")
+    assert run.result(TIMEOUT_S).iteration == ITERATIONS
+    assert run.export(tmp_path / "model") == expected
+    leases = [lease for lease in groups.trace().leases if lease.job == run.name]
+    assert {lease.group for lease in leases if lease.iteration >= 0} == {home, away}
+
+
+def test_a_drained_group_empties_and_a_job_without_room_waits_and_says_why(
+    groups, submit, expected, tmp_path
+):
+    run = submit("drained")
+    wait_for_iteration(run, 1)
+    home = run.status().group
+    (away,) = {group.name for group in groups.status().groups} - {home}
+    groups.drain(away, "new memory")
+    assert run.name in told(groups, "drain", home, "--reason", "new memory")
+    status = wait_until(run, lambda status: "draining" in status.asked)
+    assert "new memory" in status.asked
+    assert all(group.draining.startswith("drained") for group in groups.status().groups)
+    with pytest.raises(JobError, match="draining"):
+        submit("refused")
+    groups.undrain(away)
+    assert wait_until(run, lambda status: not status.asked).group == away
+    groups.undrain(home)
+    assert run.result(TIMEOUT_S).iteration == ITERATIONS
+    assert run.export(tmp_path / "model") == expected
+
+
+def test_what_cannot_be_asked_is_refused_and_changes_nothing(groups, submit):
+    run = submit("refusing", iterations=2)
+    run.result(TIMEOUT_S)
+    with pytest.raises(JobError, match="is finished"):
+        run.pause()
+    with pytest.raises(JobError, match="no group is called 'group-O'"):
+        groups.drain("group-O")
+    with pytest.raises(JobError, match="no job is called"):
+        plexrl.runtime.client.Run(groups, "nobody", None).pause()
