@@ -143,6 +143,7 @@ def _check_numbers(job: JobSpec) -> None:
         ("iterations", job.iterations, 1),
         ("num_prompts", job.num_prompts, 1),
         ("staleness", job.staleness, 0),
+        ("keep_samples", job.keep_samples, 0),
         ("commit.every_iterations", job.commit.every_iterations, 1),
     )
     for name, value, least in whole:

@@ -13,6 +13,7 @@ from collections.abc import Iterator, Mapping
 
 from dask.delayed import Delayed
 
+from dataflow.batches import Batch
 from dataflow.datasets.protocol import PromptSource
 from dataflow.errors import DataError, PipelineError
 from dataflow.jobs import JobSpec
@@ -104,6 +105,11 @@ class Iteration:
     def trained(self) -> Mapping[str, Delayed]:
         """Model → train node, of the train functions built so far."""
         return dict(self._builder.trained)
+
+    @property
+    def batches(self) -> Mapping[str, Batch]:
+        """Model → what it is trained on, as far as built; critics are left out."""
+        return dict(self._builder.batches)
 
     def key(self, phase: Phase | str, *, turn: int = 0) -> str:
         """Readable key for an ordinary node (``dask_key_name``), unique per phase and turn."""

@@ -62,5 +62,8 @@ class JobSpec:
     hints_s: Mapping[str, float] = field(default_factory=dict)
     """Op → expected seconds (and ``wait:<op>`` → expected seconds without a group after it),
     used until phases were measured."""
+    keep_samples: int = 1
+    """The samples of every N-th iteration, and of the last one, are kept in the store to be looked
+    at; 0 keeps none."""
     description: str = ""
     """One line for tables: what is verified, and by whom."""

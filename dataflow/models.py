@@ -9,6 +9,7 @@ from typing import Unpack
 
 from dask.delayed import Delayed
 
+from dataflow.batches import Batch
 from dataflow.calls import (
     AGGREGATION_NAMES,
     KL_NAMES,
@@ -45,12 +46,15 @@ class CallBuilder:
         Whether the pipeline is still being built.
     trained : dict
         Model → its train node.
+    batches : dict
+        Model → what it is trained on; critics are left out.
     """
 
     __slots__ = (
         "_run",
         "_turns",
         "attempt",
+        "batches",
         "cursor_after",
         "is_open",
         "iteration",
@@ -67,6 +71,7 @@ class CallBuilder:
         self.cursor_after = cursor_after
         self.is_open = True
         self.trained: dict[str, Delayed] = {}
+        self.batches: dict[str, Batch] = {}
         self._run = run
         self._turns: Counter[tuple[str, Phase]] = Counter()
 
@@ -329,6 +334,8 @@ class ModelHandle:
             **further,
         )
         self._require_options(options)
+        if self._builder.job.models[self.name].head == "lm":
+            self._builder.batches[self.name] = Batch(samples, advantages, rewards)
         reference = () if reference_logprobs is None else (reference_logprobs,)
         return self._trained(options, samples, advantages, rewards, old_logprobs, *reference)
 

@@ -202,6 +202,7 @@ def grpo(
     commit_every: int = 1,
     hints_s: Mapping[str, float] | None = None,
     rollout_engine: str = "torch",
+    keep_samples: int = 1,
     **settings: object,
 ) -> JobSpec:
     """Job that trains one model on one task, with GRPO or a relative of it.
@@ -233,6 +234,8 @@ def grpo(
         Expected seconds by op; the task's by default, which hold for the tiny base model.
     rollout_engine
         ``torch`` or ``vllm``; see `dataflow.jobs.ModelSpec`.
+    keep_samples
+        See `dataflow.jobs.JobSpec`.
     **settings
         Fields of `GrpoSettings` that the task does not decide: `dataflow.algorithms.SETTINGS`.
 
@@ -267,6 +270,7 @@ def grpo(
         * (chosen.num_prompts if num_prompts is None else num_prompts),
         commit=Commit(every_iterations=commit_every),
         hints_s=dict(chosen.hints_s if hints_s is None else hints_s),
+        keep_samples=keep_samples,
         description=chosen.description,
     )
 
@@ -277,8 +281,17 @@ def _models(settings: GrpoSettings, actor: ModelSpec) -> dict[str, ModelSpec]:
     Raises
     ------
     PipelineError
-        The critic cannot be used with the other settings.
+        Critic or reference do not go with the other settings.
     """
+    for name, has_use, remedy in (
+        ("critic", settings.advantage == GAE, "advantage='gae' (algorithm='ppo')"),
+        ("reference", settings.kl_coef > 0, "a kl_coef above 0"),
+    ):
+        if getattr(settings, name) is not None and not has_use:
+            raise PipelineError(
+                f"grpo: {name} is {getattr(settings, name)!r}, but nothing uses it; give "
+                f"{remedy} too, or leave {name} out"
+            )
     models = {"actor": actor}
     if settings.advantage == GAE:
         if settings.dynamic_rounds > 1:

@@ -46,7 +46,7 @@ def build_job(file: JobFile, tiny: BaseModel) -> JobSpec:
         A name in it is not known, or what it names cannot be loaded.
     """
     try:
-        build = _own_pipeline(file, tiny) if "pipeline" in file.data else _grpo(file)
+        build = _own_pipeline(file, tiny) if "pipeline" in file.data else _grpo(file, tiny)
         return build(_folder(file, "model", str(file.data["model"]), tiny))
     except DataflowError as error:
         raise file.error("the job", file.name, str(error)) from error
@@ -64,7 +64,7 @@ def _folder(file: JobFile, inside: str, given: str, tiny: BaseModel) -> str:
 
 
 def _common(file: JobFile) -> dict[str, Any]:
-    keys = ("seed", "slowdown_limit", "weight", "staleness", "num_prompts")
+    keys = ("seed", "slowdown_limit", "weight", "staleness", "num_prompts", "keep_samples")
     return {key: file.data[key] for key in keys if key in file.data}
 
 
@@ -77,7 +77,11 @@ def _task(file: JobFile) -> tuple[str, dict[str, Any]]:
     return name, dict(options.get("options", {}))
 
 
-def _grpo(file: JobFile) -> Callable[[str], JobSpec]:
+_SIDE_MODELS = ("reference", "critic")
+"""Settings of an algorithm that name a model folder."""
+
+
+def _grpo(file: JobFile, tiny: BaseModel) -> Callable[[str], JobSpec]:
     name, options = _task(file)
     data = file.data
     algorithm = dict(data.get("algorithm", {}))
@@ -87,6 +91,9 @@ def _grpo(file: JobFile) -> Callable[[str], JobSpec]:
             advantages.resolve(algorithm["advantage"])
         except DataflowError as error:
             raise file.error("algorithm.advantage", algorithm["advantage"], str(error)) from error
+    for key in _SIDE_MODELS:
+        if algorithm.get(key, TINY) != TINY:
+            algorithm[key] = _folder(file, f"algorithm.{key}", algorithm[key], tiny)
     if "betas" in algorithm:
         algorithm["betas"] = tuple(algorithm["betas"])
     own = ("num_samples", "max_new_tokens", "hints_s", "rollout_engine")
@@ -94,6 +101,7 @@ def _grpo(file: JobFile) -> Callable[[str], JobSpec]:
     commit = data.get("commit", {})
 
     def build(model: str) -> JobSpec:
+        warmed = {key: tiny() for key in _SIDE_MODELS if model and algorithm.get(key) == TINY}
         job = grpo(
             model=model,
             task=name,
@@ -104,7 +112,7 @@ def _grpo(file: JobFile) -> Callable[[str], JobSpec]:
             commit_every=commit.get("every_iterations", 1),
             **_common(file),
             **extra,
-            **algorithm,
+            **{**algorithm, **warmed},
         )
         return replace(job, description=data.get("description", job.description))
 

@@ -15,7 +15,7 @@ from rich.console import Console
 import plexrl
 from dataflow.jobs import JobSpec
 from plexrl.cli import demo as demonstration
-from plexrl.cli import looking, planner, steering
+from plexrl.cli import looking, planner, samples, steering
 from plexrl.cli.base_model import shown_base
 from plexrl.cli.building import build_job
 from plexrl.cli.comparing import run_and_report
@@ -122,6 +122,7 @@ def resume(
 
 looking.register(app)
 steering.register(app)
+samples.register(app)
 
 
 @app.command()

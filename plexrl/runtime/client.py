@@ -27,7 +27,7 @@ from plexrl.core.status import ClusterStatus, JobStatus
 from plexrl.engines.folders import check_folder, state_bytes
 from plexrl.errors import JobError, JobFailedError
 from plexrl.ids import check_job_name, new_run_id
-from plexrl.runtime import messages, notebook
+from plexrl.runtime import messages, notebook, sample_log
 from plexrl.runtime.configuration import Settings, read
 from plexrl.runtime.driver import NO_ITERATION, attach_options
 from plexrl.runtime.messages import CommittedModel, Submission, Trace, pack, unpack
@@ -38,6 +38,10 @@ from plexrl.runtime.worker_plugin import PlexRLWorker
 WAIT_S = 5.0
 """Seconds the scheduler may take to answer one wait: longer ones are asked for again, so that a
 scheduler that died is noticed."""
+
+
+SAMPLES_WAIT_S = 60.0
+"""Seconds a worker without a group may take to read the samples of an iteration."""
 
 
 class Run:
@@ -112,6 +116,36 @@ class Run:
             for record in self._cluster.trace().iterations
             if record.job == self.name
         ]
+
+    def samples(
+        self, iteration: int | None = None, model: str = sample_log.ACTOR
+    ) -> list[dict[str, object]]:
+        """What was sampled in an iteration, and what it earned: one row per sample.
+
+        Parameters
+        ----------
+        iteration
+            A committed iteration, by default the newest one.
+        model
+            Whose samples.
+
+        Returns
+        -------
+        list of dict
+            Rows of `dataflow.samples.table`: ``prompt``, ``completion``, ``reward``,
+            ``advantage``, ``end`` and more; ``pandas.DataFrame`` takes it as it is.
+
+        Raises
+        ------
+        InputError
+            None are kept of this iteration.
+        TimeoutError
+            No worker without a group answered in time.
+        """
+        ask = self._cluster.client.submit
+        rows = ask(sample_log.read_here, self.name, iteration, model, pure=False)
+        found: list[dict[str, object]] = rows.result(SAMPLES_WAIT_S)
+        return found
 
     def export(self, folder: str | Path, model: str = "actor") -> str:
         """Write the newest committed version as a Hugging Face folder.

@@ -29,6 +29,7 @@ from dataflow.phases import Phase
 from dataflow.stepping import Compute, PipelineRun
 from plexrl.clock import Clock
 from plexrl.errors import JobError, PlexRLError
+from plexrl.runtime import sample_log
 from plexrl.runtime.messages import (
     Drive,
     DriverEnded,
@@ -38,6 +39,7 @@ from plexrl.runtime.messages import (
     IterationCommitted,
     Order,
 )
+from plexrl.runtime.sample_log import SampleLog
 from solver.trace import IterationRecord
 
 logger = logging.getLogger("plexrl.driver")
@@ -52,6 +54,9 @@ MAX_ATTEMPTS_WITHOUT_PROGRESS = 4
 RETRY_PAUSE_S = 0.5
 """Pause before a rollback is retried, times the number of attempts: a worker needs about a second
 to come back."""
+
+KEEP_PRIORITY = -10
+"""Dask's priority of keeping samples: after everything that a job waits for."""
 
 NO_ITERATION = -1
 """Iteration of calls outside any iteration: opening a model, exporting it."""
@@ -83,6 +88,8 @@ class InFlight:
     """Model → future of its train function."""
     others: list[Future] = field(default_factory=list)
     """Terminal nodes that are no train function."""
+    kept: list[Future] = field(default_factory=list)
+    """What keeps the samples for people to look at."""
 
 
 class JobDriver:
@@ -98,16 +105,24 @@ class JobDriver:
         Tells the scheduler what happened.
     clock
         System clock.
+    samples
+        Where samples are kept.
     """
 
     def __init__(
-        self, drive: Drive, client: Client, send: Callable[[DriverEvent], None], clock: Clock
+        self,
+        drive: Drive,
+        client: Client,
+        send: Callable[[DriverEvent], None],
+        clock: Clock,
+        samples: SampleLog,
     ) -> None:
         self.job = drive.name
         self._drive = drive
         self._client = client
         self._send = send
         self._clock = clock
+        self._samples = samples
         self._attempt = 0
         self._num_committed = 0
         self._held: dict[int, list[Future]] = {}
@@ -198,6 +213,9 @@ class JobDriver:
                 "go on there with resume=True (plexrl resume STORE), or choose another name or "
                 "store"
             )
+        if not first.iteration:
+            # Of a run under this name that committed nothing.
+            await asyncio.to_thread(self._samples.forget, self.job)
         return Position(
             index=first.iteration,
             cursor=first.data_cursor,
@@ -295,12 +313,35 @@ class JobDriver:
             node for node in step.outputs if node.key not in {n.key for n in trained.values()}
         ]
         futures = self._client.compute([*trained.values(), *others], optimize_graph=False)
-        held += futures
+        kept = self._client.compute(
+            self._keepers(spec, iteration), optimize_graph=False, priority=KEEP_PRIORITY
+        )
+        held += [*futures, *kept]
         return InFlight(
             iteration.index,
             dict(zip(trained, futures, strict=False)),
             futures[len(trained) :],
+            kept,
         )
+
+    def _keepers(self, spec: JobSpec, iteration: Iteration) -> list[Delayed]:
+        """Nodes that keep the samples of an iteration."""
+        if not spec.keep_samples or (iteration.index % spec.keep_samples and not iteration.is_last):
+            return []
+        keep = delayed(sample_log.keep, pure=False)
+        return [
+            keep(
+                self._samples,
+                self.job,
+                model,
+                iteration.index,
+                batch.samples,
+                batch.advantages,
+                batch.rewards,
+                dask_key_name=iteration.key(f"keep.{model}"),
+            )
+            for model, batch in iteration.batches.items()
+        ]
 
     async def _commit_all(self, spec: JobSpec, first: int, queue: asyncio.Queue[InFlight]) -> None:
         started_s = self._clock()
@@ -311,6 +352,8 @@ class JobDriver:
             for future in in_flight.others:
                 await future
             ended_s = self._clock()
+            for future in in_flight.kept:
+                await future
             self._send(
                 IterationCommitted(
                     IterationRecord(

@@ -24,6 +24,7 @@ from plexrl.runtime.driver import JobDriver
 from plexrl.runtime.gate import group_of
 from plexrl.runtime.messages import DriverEvent, pack, unpack
 from plexrl.runtime.registry import CANCELLED, JobRegistry, states_folder
+from plexrl.runtime.sample_log import SampleLog
 from plexrl.services.reports import JobLetGo, Report
 from plexrl.services.service import GroupService
 from plexrl.state.manager import StateManager
@@ -47,6 +48,11 @@ class PlexRLWorker(WorkerPlugin):
         Where states are kept.
     engines
         Limits of engine processes.
+
+    Attributes
+    ----------
+    samples : SampleLog
+        Samples that iterations kept.
     """
 
     name = "plexrl"
@@ -56,13 +62,14 @@ class PlexRLWorker(WorkerPlugin):
     def __init__(self, state: StateConfig, engines: EngineConfig) -> None:
         self._state = state
         self._engines = engines
+        self.samples = SampleLog(state.store)
         self._role: _ServiceHost | _DriverHost | None = None
 
     async def setup(self, worker: Worker) -> None:
         """Start the service or the driver host."""
         group = group_of(worker.state.total_resources)
         if group is None:
-            self._role = _DriverHost(worker, self._state)
+            self._role = _DriverHost(worker, self._state, self.samples)
         else:
             self._role = _ServiceHost(worker, group, self._state, self._engines)
 
@@ -147,9 +154,10 @@ class _ServiceHost:
 class _DriverHost:
     """Drivers of jobs inside a worker without a group."""
 
-    def __init__(self, worker: Worker, state: StateConfig) -> None:
+    def __init__(self, worker: Worker, state: StateConfig, samples: SampleLog) -> None:
         self._worker = worker
         self._registry = JobRegistry(state.store)
+        self._samples = samples
         self._client: Client | None = None
         self._drivers: dict[str, asyncio.Task[None]] = {}
         self._live: dict[str, JobDriver] = {}
@@ -169,7 +177,7 @@ class _DriverHost:
         try:
             self._registry.save(drive.name, drive.spec)
             client = await self._ensure_client()
-            driver = JobDriver(drive, client, self._send, system_clock)
+            driver = JobDriver(drive, client, self._send, system_clock, self._samples)
             self._live[drive.name] = driver
             await driver.run()
         except OSError as error:

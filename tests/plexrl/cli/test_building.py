@@ -129,3 +129,30 @@ def test_a_pipeline_file_that_ends_the_interpreter_is_an_error(tmp_path):
     (tmp_path / "mine.py").write_text("raise SystemExit(3)\n")
     with pytest.raises(JobFileError, match="cannot be imported: SystemExit: 3"):
         build_job(file_of(tmp_path, pipeline="mine.py:f"), no_model)
+
+
+def test_critic_and_reference_are_folders_of_the_job_file(tmp_path):
+    (tmp_path / "judge").mkdir()
+    algorithm = {"name": "ppo", "critic": "judge", "kl_coef": 0.1, "reference": "tiny"}
+    job = build_job(file_of(tmp_path, algorithm=algorithm, keep_samples=5), lambda: "base")
+    folders = {name: model.folder for name, model in job.models.items()}
+    assert folders == {"actor": "base", "critic": str(tmp_path / "judge"), "reference": "base"}
+    assert (job.models["critic"].head, job.models["reference"].is_trainable) == ("value", False)
+    assert job.keep_samples == 5
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "words"),
+    [
+        ({"name": "ppo", "critic": "absent"}, ["algorithm.critic", "absent", "no folder"]),
+        ({"reference": "absent", "kl_coef": 0.1}, ["algorithm.reference", "absent"]),
+        ({"reference": "tiny"}, ["reference", "nothing uses it", "kl_coef"]),
+        ({"critic": "tiny"}, ["critic", "nothing uses it", "gae"]),
+    ],
+)
+def test_a_side_model_that_is_missing_or_useless_is_refused_before_the_warm_up(
+    tmp_path, algorithm, words
+):
+    with pytest.raises(JobFileError) as error:
+        build_job(file_of(tmp_path, algorithm=algorithm), no_model)
+    assert all(word in str(error.value) for word in words), error.value

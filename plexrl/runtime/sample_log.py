@@ -1,0 +1,106 @@
+"""The samples of iterations in the store, for people to look at.
+
+One JSON Lines file per model and iteration, each line a row of `dataflow.samples.table`::
+
+    <store>/samples/<job>/<model>/000012.jsonl
+    <store>/samples/<job>/evaluation/000019.jsonl    of held-out prompts, after iteration 19
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import shutil
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+
+from distributed import get_worker
+
+from dataflow import batches
+from dataflow.samples import Sample
+from plexrl.errors import InputError
+
+ACTOR = "actor"
+"""Whose samples are meant where nobody says."""
+
+Row = dict[str, object]
+
+logger = logging.getLogger("plexrl.samples")
+
+
+class SampleLog:
+    """Samples of the jobs of one store; every write is one rename."""
+
+    def __init__(self, store: str | Path) -> None:
+        self._folder = Path(store) / "samples"
+
+    def write(self, job: str, source: str, iteration: int, rows: Iterable[Row]) -> None:
+        """Keep the rows of an iteration; those of an earlier attempt are replaced."""
+        target = self._path(job, source, iteration)
+        target.parent.mkdir(parents=True, exist_ok=True)
+        temporary = target.with_name(f".{target.name}.{os.getpid()}")
+        lines = "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows)
+        temporary.write_text(lines, encoding="utf-8")
+        temporary.replace(target)
+
+    def read(self, job: str, iteration: int | None = None, source: str = ACTOR) -> list[Row]:
+        """Rows of an iteration, by default of the newest one there is.
+
+        Raises
+        ------
+        InputError
+            There are none.
+        """
+        known = self.iterations(job, source)
+        if not known:
+            raise InputError(
+                f"no samples of {source!r} of job {job!r} are kept; jobs keep those of every "
+                "keep_samples-th iteration, once it has committed"
+            )
+        chosen = known[-1] if iteration is None else iteration
+        if chosen not in known:
+            raise InputError(
+                f"no samples of iteration {chosen} of job {job!r} ({source}) are kept; there are "
+                f"those of {len(known)} iterations from {known[0]} to {known[-1]}"
+            )
+        lines = self._path(job, source, chosen).read_text(encoding="utf-8").splitlines()
+        return [json.loads(line) for line in lines]
+
+    def iterations(self, job: str, source: str = ACTOR) -> tuple[int, ...]:
+        """Iterations whose samples are kept, in order."""
+        return tuple(sorted(int(p.stem) for p in (self._folder / job / source).glob("*.jsonl")))
+
+    def forget(self, job: str) -> None:
+        """Delete all samples of a job: another one begins under its name."""
+        shutil.rmtree(self._folder / job, ignore_errors=True)
+
+    def _path(self, job: str, source: str, iteration: int) -> Path:
+        return self._folder / job / source / f"{iteration:06d}.jsonl"
+
+
+def keep(
+    log: SampleLog,
+    job: str,
+    model: str,
+    iteration: int,
+    samples: Sequence[Sample],
+    advantages: object,
+    rewards: object,
+) -> None:
+    """Body of the node that keeps what a train function saw."""
+    write_or_warn(log, job, model, iteration, batches.rows(samples, advantages, rewards))
+
+
+def write_or_warn(log: SampleLog, job: str, source: str, iteration: int, rows: list[Row]) -> None:
+    """Write samples; where that fails the job goes on, since looking is worth less than the run."""
+    try:
+        log.write(job, source, iteration, rows)
+    except OSError as error:
+        logger.warning("samples of iteration %d of job %s are not kept: %s", iteration, job, error)
+
+
+def read_here(job: str, iteration: int | None, source: str) -> Sequence[Mapping[str, object]]:
+    """Samples from the store of the worker this runs on."""
+    log: SampleLog = get_worker().plugins["plexrl"].samples
+    return log.read(job, iteration, source)
