@@ -334,10 +334,9 @@ class ModelHandle:
             **further,
         )
         self._require_options(options)
-        if self._builder.job.models[self.name].head == "lm":
-            self._builder.batches[self.name] = Batch(samples, advantages, rewards)
         reference = () if reference_logprobs is None else (reference_logprobs,)
-        return self._trained(options, samples, advantages, rewards, old_logprobs, *reference)
+        batch = Batch(samples, advantages, rewards)
+        return self._trained(options, batch, old_logprobs, *reference)
 
     def sync(self) -> Delayed:
         """Bring the newest version to wherever this model generates; later rollouts wait for it.
@@ -351,10 +350,13 @@ class ModelHandle:
         self._rollout_token, self._rollout_version = node, self.version
         return node
 
-    def _trained(self, options: TrainOptions, *inputs: object) -> Delayed:
+    def _trained(self, options: TrainOptions, batch: Batch, *further: object) -> Delayed:
         """Make the train node and move on to the version it makes."""
         builder = self._builder
+        inputs = (batch.samples, batch.advantages, batch.rewards, *further)
         node = builder.node(self.name, Phase.TRAIN, self.version, options, self.token, *inputs)
+        if builder.job.models[self.name].head == "lm":
+            builder.batches[self.name] = batch
         builder.trained[self.name] = node
         self.token = self._rollout_token = node
         self.version = self._rollout_version = self.version + 1

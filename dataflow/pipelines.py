@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Generator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from dask.delayed import Delayed
 
@@ -22,6 +23,10 @@ from dataflow.schedules import learning_rate
 from dataflow.tasks import Task
 
 __all__ = ["SETTINGS", "GrpoPipeline", "GrpoSettings", "grpo", "grpo_pipeline"]
+
+
+LOOKS = ("keep_samples",)
+"""Settings of `grpo` that say how to look at a job, not what it does."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -202,7 +207,6 @@ def grpo(
     commit_every: int = 1,
     hints_s: Mapping[str, float] | None = None,
     rollout_engine: str = "torch",
-    keep_samples: int = 1,
     **settings: object,
 ) -> JobSpec:
     """Job that trains one model on one task, with GRPO or a relative of it.
@@ -234,10 +238,9 @@ def grpo(
         Expected seconds by op; the task's by default, which hold for the tiny base model.
     rollout_engine
         ``torch`` or ``vllm``; see `dataflow.jobs.ModelSpec`.
-    keep_samples
-        See `dataflow.jobs.JobSpec`.
     **settings
-        Fields of `GrpoSettings` that the task does not decide: `dataflow.algorithms.SETTINGS`.
+        Fields of `GrpoSettings` that the task does not decide: `dataflow.algorithms.SETTINGS`; and
+        how to look at the job: ``keep_samples`` as in `dataflow.jobs.JobSpec`.
 
     Returns
     -------
@@ -255,6 +258,7 @@ def grpo(
     """
     chosen = tasks.task(task, **(task_options or {})) if isinstance(task, str) else task
     fixed = _task_settings(chosen, seed, num_samples, max_new_tokens)
+    looks: dict[str, Any] = {key: settings.pop(key) for key in LOOKS if key in settings}
     own = settings_of(fixed, algorithm, settings)
     return JobSpec(
         name=chosen.name if name is None else name,
@@ -270,7 +274,7 @@ def grpo(
         * (chosen.num_prompts if num_prompts is None else num_prompts),
         commit=Commit(every_iterations=commit_every),
         hints_s=dict(chosen.hints_s if hints_s is None else hints_s),
-        keep_samples=keep_samples,
+        **looks,
         description=chosen.description,
     )
 
