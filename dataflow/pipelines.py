@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Generator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from dask.delayed import Delayed
@@ -256,10 +256,9 @@ def grpo(
     PipelineError
         A setting is out of range.
     """
-    chosen = tasks.task(task, **(task_options or {})) if isinstance(task, str) else task
-    fixed = _task_settings(chosen, seed, num_samples, max_new_tokens)
+    chosen = _chosen(task, task_options, num_prompts, num_samples, max_new_tokens)
     looks: dict[str, Any] = {key: settings.pop(key) for key in LOOKS if key in settings}
-    own = settings_of(fixed, algorithm, settings)
+    own = settings_of(_task_settings(chosen, seed), algorithm, settings)
     return JobSpec(
         name=chosen.name if name is None else name,
         models=_models(own, ModelSpec(str(model), rollout_engine=rollout_engine)),
@@ -270,8 +269,7 @@ def grpo(
         weight=weight,
         staleness=staleness,
         prompts=chosen.prompts(seed),
-        num_prompts=own.dynamic_rounds
-        * (chosen.num_prompts if num_prompts is None else num_prompts),
+        num_prompts=own.dynamic_rounds * chosen.num_prompts,
         commit=Commit(every_iterations=commit_every),
         hints_s=dict(chosen.hints_s if hints_s is None else hints_s),
         **looks,
@@ -309,17 +307,33 @@ def _models(settings: GrpoSettings, actor: ModelSpec) -> dict[str, ModelSpec]:
     return models
 
 
-def _task_settings(
-    task: Task, seed: int, num_samples: int | None, max_new_tokens: int | None
-) -> dict[str, object]:
+def _chosen(
+    task: str | Task,
+    options: Mapping[str, object] | None,
+    num_prompts: int | None,
+    num_samples: int | None,
+    max_new_tokens: int | None,
+) -> Task:
+    """The task, with the sizes the user gave in place of its own."""
+    sizes = {
+        "num_prompts": num_prompts,
+        "num_samples": num_samples,
+        "max_new_tokens": max_new_tokens,
+    }
+    found = tasks.task(task, **(options or {})) if isinstance(task, str) else task
+    given: dict[str, Any] = {key: size for key, size in sizes.items() if size is not None}
+    return replace(found, **given)
+
+
+def _task_settings(task: Task, seed: int) -> dict[str, object]:
     """Settings of the pipeline that a task decides, where the user does not."""
     return {
         "reward": task.reward(seed),
         "environment": task.environment(seed) if task.environment else None,
         "num_tool_turns": task.num_tool_turns,
         "stop": task.stop,
-        "num_samples": task.num_samples if num_samples is None else num_samples,
-        "max_new_tokens": task.max_new_tokens if max_new_tokens is None else max_new_tokens,
+        "num_samples": task.num_samples,
+        "max_new_tokens": task.max_new_tokens,
     }
 
 
