@@ -32,6 +32,9 @@ class GrpoSettings:
     max_new_tokens: int = 8
     """Limit of tokens per turn."""
     temperature: float = 1.0
+    top_p: float = 1.0
+    """See `dataflow.calls.GenerateOptions`, as for `top_k`."""
+    top_k: int = 0
     stop: tuple[str, ...] = ()
     advantage: str | Estimator = "grpo_batch"
     """An estimator, or ``gae``: generalised advantage estimation with a critic."""
@@ -135,6 +138,7 @@ _AT_LEAST: Mapping[str, float] = {
     "num_minibatches": 1,
     "overlong_buffer_tokens": 0,
     "temperature": 0,
+    "top_k": 0,
     "value_clip": 0,
     "warmup_iterations": 0,
     "weight_decay": 0,

@@ -48,6 +48,10 @@ class GenerateOptions:
     """Softmax temperature; 0 means greedy."""
     stop: tuple[str, ...] = ()
     """Texts that end a turn once drawn (they stay in the sample): a tool call's closing mark."""
+    top_p: float = 1.0
+    """Only the likeliest tokens whose probabilities together reach this share are drawn."""
+    top_k: int = 0
+    """Only this many of the likeliest tokens are drawn, before `top_p` counts; 0: all."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -184,6 +184,8 @@ class ModelHandle:
         max_new_tokens: int = 8,
         temperature: float = 1.0,
         stop: Sequence[str] = (),
+        top_p: float = 1.0,
+        top_k: int = 0,
     ) -> Delayed:
         """Sample completions of prompts, or continue the active ones of earlier samples.
 
@@ -199,11 +201,14 @@ class ModelHandle:
             Softmax temperature; 0 means greedy.
         stop
             Texts that end a turn once drawn.
+        top_p, top_k
+            See `dataflow.calls.GenerateOptions`.
 
         Returns
         -------
         Delayed
-            Node of a ``tuple[Sample, ...]``, ordered by prompt, then sample.
+            Node of a ``tuple[Sample, ...]``, ordered by prompt, then sample. Their logprobs are
+            of the distribution that was drawn from: after temperature, `top_k` and `top_p`.
 
         Raises
         ------
@@ -217,7 +222,11 @@ class ModelHandle:
         self._require("generate", "temperature", temperature, is_warm, "finite and at least 0")
         is_text = not isinstance(stop, str) and all(isinstance(t, str) and t for t in stop)
         self._require("generate", "stop", stop, is_text, "a sequence of non-empty texts")
-        options = GenerateOptions(n, max_new_tokens, float(temperature), tuple(stop))
+        self._require("generate", "top_p", top_p, 0 < top_p <= 1, "above 0 and at most 1")
+        self._require("generate", "top_k", top_k, top_k >= 0, "at least 0")
+        options = GenerateOptions(
+            n, max_new_tokens, float(temperature), tuple(stop), float(top_p), top_k
+        )
         return self._builder.node(
             self.name, Phase.ROLLOUT, self._rollout_version, options, self._rollout_token, inputs
         )

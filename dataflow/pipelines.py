@@ -347,4 +347,6 @@ def _generate(
         max_new_tokens=settings.max_new_tokens,
         temperature=settings.temperature,
         stop=settings.stop,
+        top_p=settings.top_p,
+        top_k=settings.top_k,
     )

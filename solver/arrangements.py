@@ -47,6 +47,8 @@ class Market:
     """Most jobs on one shared group."""
     staleness: int = 0
     """Iterations by which rollouts may run ahead of training (0: synchronous)."""
+    is_yielding: bool = False
+    """Whether rollouts can give their group up in mid-sample and go on later."""
 
     @property
     def dedicated_price(self) -> float:
@@ -96,10 +98,10 @@ class Cell:
 
     def compile(self, seed: int, horizon_s: float, tail: Tail = Tail.LOGNORMAL) -> list[SimJob]:
         """The jobs as the simulator takes them, with draws that outlast the horizon."""
-        staleness = self.market.staleness
+        staleness, is_yielding = self.market.staleness, self.market.is_yielding
         seats = zip(self.jobs, self.rollout_groups, self.train_groups, strict=True)
         return [
-            _compile(job, rollout, train, staleness, seed, horizon_s, tail)
+            _compile(job, rollout, train, staleness, is_yielding, seed, horizon_s, tail)
             for job, rollout, train in seats
         ]
 
@@ -163,6 +165,7 @@ def _compile(
     rollout_group: str,
     train_group: str,
     staleness: int,
+    is_yielding: bool,
     seed: int,
     horizon_s: float,
     tail: Tail,
@@ -181,7 +184,7 @@ def _compile(
     is_train = [job.phases[place].role is Role.TRAIN for place in held]
     return SimJob(
         name=job.name,
-        ops=tuple(_op(job, place, wait, groups) for place, wait in places),
+        ops=tuple(_op(job, place, wait, groups, is_yielding) for place, wait in places),
         iterations=iterations,
         tape=tuple(
             tuple((row[place], sum(row[i] for i in wait)) for place, wait in places)
@@ -192,7 +195,13 @@ def _compile(
     )
 
 
-def _op(job: Workload, place: int, wait: Sequence[int], groups: Mapping[Role, str]) -> SimOp:
+def _op(
+    job: Workload,
+    place: int,
+    wait: Sequence[int],
+    groups: Mapping[Role, str],
+    is_yielding: bool,
+) -> SimOp:
     phase = job.phases[place]
     return SimOp(
         name=phase.name,
@@ -200,6 +209,7 @@ def _op(job: Workload, place: int, wait: Sequence[int], groups: Mapping[Role, st
         wait_s=sum(job.phases[i].mean_s for i in wait),
         groups=(groups[phase.role],),
         swap_s=job.rollout_swap_s if phase.role is Role.ROLLOUT else job.train_swap_s,
+        is_yieldable=is_yielding and phase.role is Role.ROLLOUT,
     )
 
 

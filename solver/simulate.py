@@ -22,12 +22,14 @@ from solver.dispatch.events import (
     Slot,
     Started,
     Woke,
+    Yielded,
 )
-from solver.dispatch.instructions import Admit, WakeAt
+from solver.dispatch.instructions import Admit, Instruction, WakeAt, Yield
 from solver.dispatch.views import Rule
+from solver.dispatch.yielding import YieldRule, rest_ticks
 from solver.errors import ProblemError
 from solver.saving import Usage, saving, work_done
-from solver.trace import LeaseRecord
+from solver.trace import LeaseRecord, Outcome
 
 Tape = tuple[tuple[tuple[int, int], ...], ...]
 """Iteration → op → ``(ticks of the lease, ticks of the wait after it)``."""
@@ -46,6 +48,8 @@ class SimOp:
     """Groups it needs at once."""
     swap_s: float | None = None
     """Time to bring its state to a group that another job used last; None: as its job says."""
+    is_yieldable: bool = False
+    """Whether it can stop in the middle and go on later, as rollouts can."""
 
     def __post_init__(self) -> None:
         if not (0 < self.duration_s < math.inf and 0 <= self.wait_s < math.inf):
@@ -152,6 +156,9 @@ class Handoff:
     cold_ticks: int = 5
     ahead_ticks: int = 1
     """The same, from the end of the lease before it, if it was admitted ahead."""
+    yield_ticks: int = 10
+    """Time from the decision that a function yields to the end of its lease: the news, and a
+    token."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -210,6 +217,15 @@ class _Running:
     ready_tick: int
     started_tick: int = 0
     swap_ticks: int = 0
+    served_ticks: int = 0
+    """What it has taken, swaps left out, in leases it yielded."""
+    ends_tick: int | None = None
+    """When the lease it has ends; None while it has none."""
+
+    @property
+    def op(self) -> SimOp:
+        """What it is."""
+        return self.job.ops[self.index]
 
 
 @dataclass(slots=True, eq=False)
@@ -289,11 +305,26 @@ class _Cluster:
 
     def make_ready(self, job: SimJob, iteration: int, index: int, tick: int) -> None:
         """The op's inputs are there at the tick."""
-        op = job.ops[index]
-        name = f"{job.name}:{iteration}:{op.name}"
+        name = f"{job.name}:{iteration}:{job.ops[index].name}"
         self.functions[name] = _Running(job, iteration, index, tick)
+        self.push(tick, Ready(self._ref(name)))
+
+    def _ref(self, name: str) -> FunctionRef:
+        """The function as the arbiter shall see it."""
+        running = self.functions[name]
+        job, op, served = running.job, running.op, running.served_ticks
         expected = round(op.duration_s * TICKS_PER_S)
-        self.push(tick, Ready(FunctionRef(name, job.name, op.name, iteration, op.groups, expected)))
+        return FunctionRef(
+            name,
+            job.name,
+            op.name,
+            running.iteration,
+            op.groups,
+            rest_ticks(expected, served) if served else expected,
+            op.is_yieldable,
+            served,
+            _swap_ticks(job, op),
+        )
 
     def run(self, until: int | None) -> None:
         """Work through all events, or those up to a tick."""
@@ -301,43 +332,71 @@ class _Cluster:
             now, _, event = heapq.heappop(self.events)
             if until is not None and now > until:
                 break
-            if isinstance(event, Started):
-                self._begin(event.id, now)
-            elif isinstance(event, Ended):
-                self._end(event.id, now)
+            match event:
+                case Started(id=name):
+                    self._begin(name, now)
+                case Ended(id=name):
+                    if name not in self.functions or self.functions[name].ends_tick != now:
+                        # It yielded before it came to this end.
+                        continue
+                    self._end(name, now)
+                case Yielded(id=name):
+                    if name not in self.functions or self.functions[name].ends_tick is None:
+                        # It came to its end before it could yield.
+                        continue
+                    self._stop(name, now)
             for instruction in self.arbiter.handle(event, now):
-                if isinstance(instruction, Admit):
-                    for group in instruction.groups:
-                        self.admitted.setdefault(group, []).append(instruction.id)
-                    self._start_if_free(instruction.id, now + self.handoff.cold_ticks)
-                elif isinstance(instruction, WakeAt):
-                    self.push(instruction.tick, Woke())
+                self._carry_out(instruction, now)
+
+    def _carry_out(self, instruction: Instruction, now: int) -> None:
+        match instruction:
+            case Admit(id=name, groups=groups):
+                for group in groups:
+                    self.admitted.setdefault(group, []).append(name)
+                self._start_if_free(name, now + self.handoff.cold_ticks)
+            case WakeAt(tick=tick):
+                self.push(tick, Woke())
+            case Yield(id=name):
+                self.push(now + self.handoff.yield_ticks, Yielded(name))
 
     def _start_if_free(self, name: str, tick: int) -> None:
-        running = self.functions[name]
-        groups = running.job.ops[running.index].groups
+        groups = self.functions[name].op.groups
         if all(self.admitted[group][0] == name for group in groups):
             self.push(tick, Started(name))
 
     def _begin(self, name: str, now: int) -> None:
         running = self.functions[name]
-        job, groups = running.job, running.job.ops[running.index].groups
-        running.started_tick = now
+        job, groups = running.job, running.op.groups
+        running.started_tick, running.swap_ticks = now, 0
         if any(self.resident.get(group) != job.name for group in groups):
-            swap_s = job.ops[running.index].swap_s
-            running.swap_ticks = round((job.swap_s if swap_s is None else swap_s) * TICKS_PER_S)
+            running.swap_ticks = _swap_ticks(job, running.op)
         self.resident.update(dict.fromkeys(groups, job.name))
         duration, _ = job.draw_ticks(self.seed, running.iteration, running.index)
-        self.push(now + running.swap_ticks + duration, Ended(name))
+        rest = max(duration - running.served_ticks, 1)
+        running.ends_tick = now + running.swap_ticks + rest
+        self.push(running.ends_tick, Ended(name))
 
-    def _end(self, name: str, now: int) -> None:
-        running = self.functions.pop(name)
-        self.records.extend(_records(name, running, now))
-        for group in running.job.ops[running.index].groups:
+    def _stop(self, name: str, now: int) -> None:
+        """A function yields: what it has done is kept."""
+        running = self.functions[name]
+        self._leave(name, now, Outcome.YIELDED)
+        running.served_ticks += max(now - running.started_tick - running.swap_ticks, 0)
+        running.ends_tick, running.ready_tick = None, now
+        self.push(now, Ready(self._ref(name)))
+
+    def _leave(self, name: str, now: int, outcome: Outcome) -> None:
+        """End a lease; whoever follows on its groups may start."""
+        running = self.functions[name]
+        self.records.extend(_records(name, running, now, outcome))
+        for group in running.op.groups:
             self.admitted[group].pop(0)
-        for group in running.job.ops[running.index].groups:
+        for group in running.op.groups:
             if self.admitted[group]:
                 self._start_if_free(self.admitted[group][0], now + self.handoff.ahead_ticks)
+
+    def _end(self, name: str, now: int) -> None:
+        self._leave(name, now, Outcome.DONE)
+        running = self.functions.pop(name)
         job, loop = running.job, self.loops[running.job.name]
         _, wait = job.draw_ticks(self.seed, running.iteration, running.index)
         if not loop.finish(running.index, now + wait):
@@ -356,6 +415,7 @@ def simulate(
     seed: int = 0,
     handoff: Handoff | None = None,
     until_s: float | None = None,
+    yielding: YieldRule | None = None,
 ) -> Simulation:
     """Run jobs to their end, or to a moment, on the groups their ops name.
 
@@ -374,6 +434,8 @@ def simulate(
     until_s
         Moment at which the simulation stops, whatever still runs; None: when all have ended. Of a
         job that has not ended, what is reported covers the iterations that have.
+    yielding
+        When ops that can stop give way; the arbiter's default if not given.
 
     Raises
     ------
@@ -382,7 +444,7 @@ def simulate(
         A job ended no iteration within `until_s`.
     """
     _check_names(jobs)
-    cluster = _Cluster(Arbiter(rule), seed, Handoff() if handoff is None else handoff)
+    cluster = _Cluster(Arbiter(rule, yielding=yielding), seed, handoff or Handoff())
     groups = sorted({group for job in jobs for op in job.ops for group in op.groups})
     for group in groups:
         cluster.push(0, GroupAdded(group))
@@ -447,8 +509,12 @@ def _lognormal(rng: random.Random, mean: float, cv: float) -> float:
     return mean * math.exp(normal * math.sqrt(variance) - variance / 2)
 
 
-def _records(name: str, running: _Running, now: int) -> list[LeaseRecord]:
-    op = running.job.ops[running.index]
+def _swap_ticks(job: SimJob, op: SimOp) -> int:
+    return round((job.swap_s if op.swap_s is None else op.swap_s) * TICKS_PER_S)
+
+
+def _records(name: str, running: _Running, now: int, outcome: Outcome) -> list[LeaseRecord]:
+    op = running.op
     return [
         LeaseRecord(
             id=name,
@@ -464,6 +530,7 @@ def _records(name: str, running: _Running, now: int) -> list[LeaseRecord]:
             swap_s=running.swap_ticks / TICKS_PER_S,
             swap_source="host" if running.swap_ticks else "device",
             swap_bytes=0,
+            outcome=outcome,
         )
         for group in op.groups
     ]

@@ -12,6 +12,8 @@ class Outcome(StrEnum):
 
     DONE = "done"
     FAILED = "failed"
+    YIELDED = "yielded"
+    """It gave its group up in the middle; the rest of the function is another lease."""
     LOST = "lost"
     """Its worker or engine died."""
     CANCELLED = "cancelled"

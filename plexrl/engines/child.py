@@ -7,12 +7,13 @@ import signal
 import socket
 import subprocess
 import tempfile
+import threading
 import time
 from collections.abc import Mapping
 from contextlib import suppress
 
 from plexrl.engines.child_environment import child_command, child_environment
-from plexrl.engines.frames import Reply, receive, send, send_fd
+from plexrl.engines.frames import Reply, framed, receive, send, send_fd
 from plexrl.engines.protocol import EngineKind, ModelSource
 from plexrl.engines.vllm_settings import ENVIRONMENT as VLLM_ENVIRONMENT
 from plexrl.errors import EngineDiedError, EngineError
@@ -44,6 +45,7 @@ class EngineChild:
     def __init__(self, source: ModelSource, env: Mapping[str, str]) -> None:
         self.source = source
         self._is_closed = False
+        self._send_lock = threading.Lock()
         self._log = tempfile.TemporaryFile()  # noqa: SIM115 (closed by `forget`)
         self._sock, child_end = socket.socketpair()
         try:
@@ -79,9 +81,10 @@ class EngineChild:
             )
         deadline_s = time.monotonic() + timeout_s
         try:
-            send(self._sock, data, deadline_s)
-            if fd is not None:
-                send_fd(self._sock, fd)
+            with self._send_lock:
+                send(self._sock, data, deadline_s)
+                if fd is not None:
+                    send_fd(self._sock, fd)
             reply = receive(self._sock, deadline_s)
         except TimeoutError:
             self._process.kill()
@@ -108,6 +111,12 @@ class EngineChild:
                 f"{reply.traceback}"
             )
         return reply.value
+
+    def tell(self, data: bytes) -> None:
+        """Send one frame that has no reply, whatever runs; to a child that is gone, nothing."""
+        with self._send_lock, suppress(OSError):
+            # Its timeout stays that of the exchange that waits in another thread.
+            self._sock.sendall(framed(data))
 
     def end(self) -> None:
         """End the process; any number of times, from any thread."""

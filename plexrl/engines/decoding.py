@@ -20,6 +20,7 @@ from transformers.cache_utils import Cache
 
 from dataflow.samples import EndReason
 from plexrl.engines.kv_cache import new_cache, take_rows
+from plexrl.engines.truncation import truncate
 from plexrl.engines.turns import DecodeRow, Drawn
 
 MIN_ROWS = 4
@@ -38,6 +39,9 @@ class DecodeRules:
     """Per token whether it may complete a stop text, shape (V,); None without stop texts."""
     has_stop: Callable[[Sequence[int]], bool] = lambda _tokens: False
     """Whether tokens drawn in this turn contain a stop text."""
+    top_p: float = 1.0
+    top_k: int = 0
+    """See `plexrl.engines.truncation.truncate`, as for `top_p`."""
 
 
 class DecodeBatch:
@@ -59,6 +63,7 @@ class DecodeBatch:
         self.model = model
         self.rules = rules
         self.num_rows = len(rows)
+        self.rows = tuple(rows)
         limit = rules.max_new_tokens
         self.uniforms_BT = np.stack([_uniforms(row.draw_key, limit) for row in rows])
         self.tokens_BT = np.zeros((self.num_rows, limit), dtype=np.int64)
@@ -69,24 +74,57 @@ class DecodeBatch:
         self.slots = np.resize(np.arange(self.num_rows), max(self.num_rows, MIN_ROWS))
         """Row that each row of the forward pass belongs to; repeated to reach `MIN_ROWS`."""
         self.cache, self.logits_BV = self._prefill([row.context for row in rows])
+        self.num_steps = 0
+        """Tokens drawn so far for each row that has not ended."""
 
-    def run(self) -> list[Drawn]:
-        """Decode until every row has ended; results in the order of the rows."""
-        for step in range(self.rules.max_new_tokens):
+    def run(self, is_stopped: Callable[[], bool]) -> bool:
+        """Decode until every row has ended, or until told to stop; whether all have ended.
+
+        After a stop, the next call goes on where this one was.
+        """
+        while True:
+            step = self.num_steps
             tokens_B = self._draw(step)
             self._end_rows(step)
-            if not self.is_live_B.any() or step + 1 == self.rules.max_new_tokens:
-                break
+            self.num_steps = step + 1
+            if self.num_steps == self.rules.max_new_tokens:
+                self.is_live_B[:] = False
+            if not self.is_live_B.any():
+                return True
             tokens_B = self._drop_ended(tokens_B)
             self.logits_BV = self._forward(tokens_B[:, None], self.cache, 1)[:, -1]
+            if is_stopped():
+                return False
+
+    def drawn(self) -> list[Drawn | None]:
+        """What was drawn for each row; None for those that have not ended."""
         return [
-            Drawn(
+            None
+            if self.is_live_B[row]
+            else Drawn(
                 tuple(self.tokens_BT[row, :length].tolist()),
                 tuple(self.logprobs_BT[row, :length].tolist()),
                 self.ends[row],
             )
             for row, length in enumerate(self.lengths_B.tolist())
         ]
+
+    def shrink(self) -> None:
+        """Give up the memory of rows that have ended."""
+        kept = np.flatnonzero(self.is_live_B[self.slots])
+        self.logits_BV = self._keep_slots(kept, self.logits_BV)
+
+    @property
+    def cache_bytes(self) -> int:
+        """Bytes of its key-value cache."""
+        layers = self.cache.layers
+        return sum(layer.keys.nbytes + layer.values.nbytes for layer in layers)
+
+    @property
+    def live_bytes(self) -> int:
+        """Bytes its cache has after `shrink`."""
+        num_live = max(int(self.is_live_B[self.slots].sum()), MIN_ROWS)
+        return self.cache_bytes * num_live // len(self.slots)
 
     def _prefill(self, contexts: Sequence[tuple[int, ...]]) -> tuple[Cache, torch.Tensor]:
         """Run each distinct context once, then spread its cache over its rows."""
@@ -117,7 +155,7 @@ class DecodeBatch:
             logprobs_BV = self.logits_BV.log_softmax(-1)
             tokens_B = self.logits_BV.argmax(-1)
         else:
-            scaled_BV = self.logits_BV / temperature
+            scaled_BV = truncate(self.logits_BV / temperature, self.rules.top_k, self.rules.top_p)
             logprobs_BV = scaled_BV.log_softmax(-1)
             tokens_B = _inverse_cdf(scaled_BV, self.uniforms_BT[self.slots, step])
         drawn_B = logprobs_BV.gather(-1, tokens_B[:, None])[:, 0]
@@ -148,11 +186,15 @@ class DecodeBatch:
         kept = np.flatnonzero(self.is_live_B[self.slots])
         if len(self.slots) <= MIN_ROWS or 2 * len(kept) > len(self.slots):
             return tokens_B
+        return self._keep_slots(kept, tokens_B)
+
+    def _keep_slots(self, kept: NDArray[np.intp], values: torch.Tensor) -> torch.Tensor:
+        """Keep these slots, repeated to reach `MIN_ROWS`; returns their rows of `values`."""
         kept = np.resize(kept, max(len(kept), MIN_ROWS))
-        kept_B = torch.from_numpy(kept).to(tokens_B.device)
+        kept_B = torch.from_numpy(kept).to(values.device)
         self.slots = self.slots[kept]
         take_rows(self.cache, kept_B)
-        return tokens_B.index_select(0, kept_B)
+        return values.index_select(0, kept_B)
 
 
 def _uniforms(draw_key: int, count: int) -> NDArray[np.float64]:

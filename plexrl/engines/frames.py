@@ -24,10 +24,27 @@ class Request:
 
 
 @dataclass(frozen=True, slots=True)
+class Stop:
+    """Parent → child: end the generation of this name after the token it is at; no reply.
+
+    It may come before the request, while it runs, or too late, and then means nothing.
+    """
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
 class ArenaName:
     """Stands for an arena in the arguments of a request; the child has it mapped."""
 
     id: str
+
+
+@dataclass(frozen=True, slots=True)
+class BreakName:
+    """Stands for a break in the arguments of a request; the child asks its socket."""
+
+    name: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +84,12 @@ def send(sock: socket.socket, data: bytes, deadline_s: float | None = None) -> N
         The other side is gone.
     """
     _set_timeout(sock, deadline_s)
-    sock.sendall(_LENGTH.pack(len(data)) + data)
+    sock.sendall(framed(data))
+
+
+def framed(data: bytes) -> bytes:
+    """One frame: the length of the body, then the body."""
+    return _LENGTH.pack(len(data)) + data
 
 
 def receive(sock: socket.socket, deadline_s: float | None = None) -> object:

@@ -14,8 +14,18 @@ import sys
 import threading
 import traceback
 
-from plexrl.engines.frames import ArenaName, Reply, Request, dumps, receive, receive_fd, send
-from plexrl.engines.protocol import Engine, EngineKind, ModelSource, RolloutEngine
+from plexrl.engines.frames import (
+    ArenaName,
+    BreakName,
+    Reply,
+    Request,
+    Stop,
+    dumps,
+    receive,
+    receive_fd,
+    send,
+)
+from plexrl.engines.protocol import Break, Engine, EngineKind, ModelSource, RolloutEngine
 from plexrl.engines.torch_engine import TorchEngine
 from plexrl.engines.vllm_engine import VLLMEngine
 from plexrl.errors import PlexRLError
@@ -28,6 +38,7 @@ class Host:
         self.sock = sock
         self.engine = engine
         self.arenas: dict[str, memoryview] = {}
+        self._stopped = ""
 
     def run(self, request: Request) -> object:
         """Run one request and return its result."""
@@ -37,8 +48,32 @@ class Host:
         if request.method == "detach":
             self._detach(*request.args)
             return None
-        args = [self.arenas[a.id] if isinstance(a, ArenaName) else a for a in request.args]
+        args = [self._argument(argument) for argument in request.args]
         return getattr(self.engine, request.method)(*args)
+
+    def receive(self) -> Request:
+        """The next request; news to stop are noted on the way."""
+        while True:
+            frame = receive(self.sock)
+            if isinstance(frame, Request):
+                return frame
+            assert isinstance(frame, Stop)
+            self._stopped = frame.name
+
+    def _argument(self, argument: object) -> object:
+        if isinstance(argument, ArenaName):
+            return self.arenas[argument.id]
+        if isinstance(argument, BreakName):
+            return Break(argument.name, lambda: self._is_stopped(argument.name))
+        return argument
+
+    def _is_stopped(self, name: str) -> bool:
+        """Whether the parent wants this generation to stop; nothing else is sent while it runs."""
+        if self._stopped != name and select.select([self.sock], [], [], 0)[0]:
+            frame = receive(self.sock)
+            assert isinstance(frame, Stop)
+            self._stopped = frame.name
+        return self._stopped == name
 
     def _attach(self, *args: object) -> None:
         name, nbytes = args
@@ -77,9 +112,7 @@ def serve(sock: socket.socket) -> None:
     send(sock, dumps(Reply()))
     while True:
         try:
-            request = receive(sock)
-            assert isinstance(request, Request)
-            reply = Reply(host.run(request))
+            reply = Reply(host.run(host.receive()))
         except (EOFError, ConnectionError):
             return
         except Exception as error:  # noqa: BLE001 (the parent raises it)

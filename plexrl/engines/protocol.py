@@ -7,7 +7,7 @@ that buffer and an arena.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Protocol
@@ -61,6 +61,35 @@ class TrainBatch:
     weighs the distance to."""
 
 
+@dataclass(frozen=True, slots=True)
+class Break:
+    """Says when a generation shall stop between two tokens."""
+
+    name: str
+    """Of the generation; never used for another one."""
+    is_asked: Callable[[], bool]
+    """Asked after each token; cheap."""
+    resumes: str = ""
+    """Name of the interrupted generation this one goes on with; empty for a new one."""
+
+
+@dataclass(frozen=True, slots=True)
+class Interrupted:
+    """A generation that stopped between two tokens, and what it takes to go on with it.
+
+    Whoever goes on gets the samples of an uninterrupted generation: of the torch engine bit for
+    bit, of vLLM to within rounding. Where the engine no longer keeps what was drawn for a row, the
+    row is drawn again, by the same keys.
+    """
+
+    name: str
+    """Of the break; under it the engine keeps what it has of the unfinished rows."""
+    samples: tuple[Sample, ...]
+    """All in order; those of `rows` as they were before the turn."""
+    rows: tuple[int, ...]
+    """Rows of `samples` whose turn is not over; never empty."""
+
+
 class RolloutEngine(Protocol):
     """One resident network that only samples; it reads the weights of the states of an `Engine`."""
 
@@ -76,6 +105,20 @@ class RolloutEngine(Protocol):
         self, inputs: Sequence[Prompt] | Sequence[Sample], options: GenerateOptions, key: DrawKey
     ) -> tuple[Sample, ...]:
         """As `Engine.generate`."""
+        ...
+
+    def generate_until(
+        self,
+        stop: Break,
+        inputs: Sequence[Prompt] | Sequence[Sample] | Interrupted,
+        options: GenerateOptions,
+        key: DrawKey,
+    ) -> tuple[Sample, ...] | Interrupted:
+        """As `Engine.generate_until`."""
+        ...
+
+    def discard(self, name: str) -> None:
+        """As `Engine.discard`."""
         ...
 
     def release(self) -> None:
@@ -114,6 +157,23 @@ class Engine(Protocol):
         Prompts give ``num_samples`` samples each, ordered by prompt then sample. Samples are
         returned in the order given, inactive ones unchanged.
         """
+        ...
+
+    def generate_until(
+        self,
+        stop: Break,
+        inputs: Sequence[Prompt] | Sequence[Sample] | Interrupted,
+        options: GenerateOptions,
+        key: DrawKey,
+    ) -> tuple[Sample, ...] | Interrupted:
+        """As `generate`, and stop when asked to; or go on with what was interrupted.
+
+        Going on takes the weights, options and key of the beginning.
+        """
+        ...
+
+    def discard(self, name: str) -> None:
+        """Give up an interrupted generation: what is kept under its name is freed."""
         ...
 
     def logprobs(

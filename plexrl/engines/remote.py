@@ -11,8 +11,8 @@ from dataflow.samples import Prompt, Sample
 from plexrl.core.layout import StateLayout
 from plexrl.engines.child import EngineChild
 from plexrl.engines.folders import check_folder
-from plexrl.engines.frames import ArenaName, Request, dumps
-from plexrl.engines.protocol import DrawKey, ModelSource, TrainBatch
+from plexrl.engines.frames import ArenaName, BreakName, Request, Stop, dumps
+from plexrl.engines.protocol import DrawKey, Interrupted, ModelSource, TrainBatch
 
 
 class SharedArena(Protocol):
@@ -94,11 +94,6 @@ class EngineProcess:
         """Layout of a state; known since the start, so it costs no call."""
         return self._layout
 
-    def attach(self, arena: SharedArena) -> None:
-        """Map an arena in the child; every method that takes one does so at first use."""
-        with self._lock:
-            self._ensure_attached(arena)
-
     def detach(self, arena_id: str) -> None:
         """Unmap an arena in the child; one that was never mapped is left alone."""
         with self._lock:
@@ -108,21 +103,41 @@ class EngineProcess:
 
     def read_folder(self, folder: str, arena: SharedArena) -> None:
         """Write version 0 (weights of the folder, fresh optimizer) into an arena."""
-        self._call_with_arena("read_folder", arena, folder)
+        self._call("read_folder", folder, arena=arena)
 
     def load(self, arena: SharedArena) -> None:
         """Arena → device."""
-        self._call_with_arena("load", arena)
+        self._call("load", arena=arena)
 
     def store(self, arena: SharedArena) -> None:
         """Device → arena."""
-        self._call_with_arena("store", arena)
+        self._call("store", arena=arena)
 
     def generate(
         self, inputs: Sequence[Prompt] | Sequence[Sample], options: GenerateOptions, key: DrawKey
     ) -> tuple[Sample, ...]:
         """Sample completions of prompts, or one more turn of the active samples."""
         return cast("tuple[Sample, ...]", self._call("generate", tuple(inputs), options, key))
+
+    def generate_until(
+        self,
+        name: str,
+        inputs: Sequence[Prompt] | Sequence[Sample] | Interrupted,
+        options: GenerateOptions,
+        key: DrawKey,
+    ) -> tuple[Sample, ...] | Interrupted:
+        """As `generate`, until `stop` is called with this name, before or while it runs."""
+        work = inputs if isinstance(inputs, Interrupted) else tuple(inputs)
+        found = self._call("generate_until", BreakName(name), work, options, key)
+        return cast("tuple[Sample, ...] | Interrupted", found)
+
+    def stop(self, name: str) -> None:
+        """End a generation after the token it is at; from any thread, at once."""
+        self._child.tell(dumps(Stop(name)))
+
+    def discard(self, name: str) -> None:
+        """Give up an interrupted generation."""
+        self._call("discard", name)
 
     def logprobs(
         self, samples: Sequence[Sample], options: LogprobOptions
@@ -169,19 +184,15 @@ class EngineProcess:
     def __exit__(self, *_exc: object) -> None:
         self.close()
 
-    def _call(self, method: str, *args: object) -> object:
+    def _call(self, method: str, *args: object, arena: SharedArena | None = None) -> object:
+        """Run a method of the engine; an arena is its last argument."""
         with self._lock:
-            return self._request(method, *args)
-
-    def _call_with_arena(self, method: str, arena: SharedArena, *args: object) -> None:
-        with self._lock:
-            self._ensure_attached(arena)
-            self._request(method, *args, ArenaName(arena.id))
-
-    def _ensure_attached(self, arena: SharedArena) -> None:
-        if arena.id not in self._attached:
-            self._request("attach", arena.id, arena.nbytes, fd=arena.fd)
-            self._attached.add(arena.id)
+            if arena is None:
+                return self._request(method, *args)
+            if arena.id not in self._attached:
+                self._request("attach", arena.id, arena.nbytes, fd=arena.fd)
+                self._attached.add(arena.id)
+            return self._request(method, *args, ArenaName(arena.id))
 
     def _request(self, method: str, *args: object, fd: int | None = None) -> object:
         return self._child.exchange(dumps(Request(method, args)), self._call_timeout_s, method, fd)

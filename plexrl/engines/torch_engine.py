@@ -15,12 +15,12 @@ from dataflow.calls import GenerateOptions, LogprobOptions, TrainOptions
 from dataflow.samples import Prompt, Sample
 from plexrl.core.layout import StateLayout
 from plexrl.engines.network import Network
-from plexrl.engines.protocol import DrawKey, ModelSource, TrainBatch
+from plexrl.engines.protocol import Break, DrawKey, Interrupted, ModelSource, TrainBatch
 from plexrl.engines.rollout import TorchDraw
 from plexrl.engines.scoring import Row, Scores, estimate, row_of, score
 from plexrl.engines.text_codec import TextCodec
 from plexrl.engines.training import Trainer
-from plexrl.engines.turns import Rollout, run_turn
+from plexrl.engines.turns import Rollout, run_turn, run_turn_until
 from plexrl.errors import EngineError
 
 
@@ -51,7 +51,8 @@ class TorchEngine:
         model = self._network.model
         self._codec = TextCodec(source.folder, model.config.vocab_size)
         limit = self._network.context_limit
-        self._rollout = Rollout(self._codec, limit, TorchDraw(model, self._codec, limit))
+        self._draw = TorchDraw(model, self._codec, limit)
+        self._rollout = Rollout(self._codec, limit, self._draw)
         self._trainer = Trainer(self._network) if source.is_trainable else None
 
     @property
@@ -81,6 +82,21 @@ class TorchEngine:
         """Sample completions of prompts, or one more turn of the active samples."""
         self._require_head("lm", "generate")
         return run_turn(self._rollout, inputs, options, key)
+
+    def generate_until(
+        self,
+        stop: Break,
+        inputs: Sequence[Prompt] | Sequence[Sample] | Interrupted,
+        options: GenerateOptions,
+        key: DrawKey,
+    ) -> tuple[Sample, ...] | Interrupted:
+        """As `generate`, and stop when asked to; or go on with what was interrupted."""
+        self._require_head("lm", "generate")
+        return run_turn_until(self._rollout, stop, inputs, options, key)
+
+    def discard(self, name: str) -> None:
+        """Give up an interrupted generation."""
+        self._draw.discard(name)
 
     def logprobs(
         self, samples: Sequence[Sample], options: LogprobOptions

@@ -13,9 +13,12 @@ import numpy as np
 from dataflow.calls import GenerateOptions
 from dataflow.keys import draw_key
 from dataflow.samples import EndReason, Prompt, Sample
-from plexrl.engines.protocol import DrawKey
+from plexrl.engines.protocol import Break, DrawKey, Interrupted
 from plexrl.engines.text_codec import TextCodec
 from plexrl.errors import EngineError
+
+UNBROKEN = Break("", lambda: False)
+"""Of a generation that runs to its end."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,14 +37,15 @@ class Drawn:
 
     token_ids: tuple[int, ...]
     logprobs: tuple[float, ...]
-    """Log-probability of each token (nats) under the distribution it was drawn from; at
-    temperature 0 under the model's own."""
+    """Log-probability of each token (nats) under the distribution it was drawn from, after
+    temperature, top-k and top-p: what a correction by importance weights needs. At temperature 0
+    under the model's own."""
     end: EndReason
 
 
-Draw = Callable[[Sequence[DecodeRow], GenerateOptions], Sequence[Drawn]]
-"""Draws one turn of each row; results in the order of the rows. Every context leaves room for at
-least one token."""
+Draw = Callable[[Sequence[DecodeRow], GenerateOptions, Break], "Sequence[Drawn | None]"]
+"""Draws one turn of each row; results in the order of the rows, None for those it had no time for.
+Every context leaves room for at least one token."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,8 +72,52 @@ def run_turn(
         A prompt has no token or does not fit the context, an option is out of range, or the
         network answered with NaN.
     """
+    samples = run_turn_until(rollout, UNBROKEN, inputs, options, key)
+    assert not isinstance(samples, Interrupted)
+    return samples
+
+
+def run_turn_until(
+    rollout: Rollout,
+    stop: Break,
+    inputs: Sequence[Prompt] | Sequence[Sample] | Interrupted,
+    options: GenerateOptions,
+    key: DrawKey,
+) -> tuple[Sample, ...] | Interrupted:
+    """As `run_turn`, and stop when asked to; see `plexrl.engines.protocol.Engine`.
+
+    Raises
+    ------
+    EngineError
+        As for `run_turn`.
+    """
     _check_options(options)
-    samples = list(_as_samples(rollout, inputs, options.num_samples))
+    if isinstance(inputs, Interrupted):
+        samples, rows = list(inputs.samples), list(inputs.rows)
+        stop = replace(stop, resumes=inputs.name)
+    else:
+        samples = list(_as_samples(rollout, inputs, options.num_samples))
+        rows = _rows_to_draw(rollout, samples)
+    drawn = (
+        rollout.draw([_decode_row(samples[row], key) for row in rows], options, stop)
+        if rows
+        else ()
+    )
+    sums = [sum(turn.logprobs) for turn in drawn if turn is not None]
+    if not np.isfinite(sums).all():
+        raise EngineError(
+            "the network answers with NaN or infinite logits during a rollout: the loaded weights "
+            "are broken; lower the learning rate and go back to an earlier version"
+        )
+    for row, turn in zip(rows, drawn, strict=True):
+        if turn is not None:
+            samples[row] = _extend(rollout.codec, samples[row], turn)
+    left = tuple(row for row, turn in zip(rows, drawn, strict=True) if turn is None)
+    return Interrupted(stop.name, tuple(samples), left) if left else tuple(samples)
+
+
+def _rows_to_draw(rollout: Rollout, samples: list[Sample]) -> list[int]:
+    """Rows of active samples; one whose context is full ends here."""
     rows: list[int] = []
     for row, sample in enumerate(samples):
         if not sample.is_active:
@@ -78,15 +126,7 @@ def run_turn(
             samples[row] = replace(sample, end=EndReason.LENGTH, is_active=False)
         else:
             rows.append(row)
-    drawn = rollout.draw([_decode_row(samples[row], key) for row in rows], options) if rows else ()
-    if not np.isfinite([sum(row.logprobs) for row in drawn]).all():
-        raise EngineError(
-            "the network answers with NaN or infinite logits during a rollout: the loaded weights "
-            "are broken; lower the learning rate and go back to an earlier version"
-        )
-    for row, turn in zip(rows, drawn, strict=True):
-        samples[row] = _extend(rollout.codec, samples[row], turn)
-    return tuple(samples)
+    return rows
 
 
 def _as_samples(
@@ -160,6 +200,11 @@ def _check_options(options: GenerateOptions) -> None:
         raise EngineError(
             f"cannot generate with {options}: num_samples and max_new_tokens must be at least 1, "
             "temperature at least 0"
+        )
+    if not (0 < options.top_p <= 1 and options.top_k >= 0):
+        raise EngineError(
+            f"cannot generate with top_p={options.top_p} and top_k={options.top_k}; give a share "
+            "above 0 and at most 1, and a count of at least 0"
         )
     if not all(options.stop):
         raise EngineError("a stop text is empty; give texts of at least one character")

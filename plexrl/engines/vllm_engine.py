@@ -23,9 +23,9 @@ from dataflow.calls import GenerateOptions
 from dataflow.samples import EndReason, Prompt, Sample
 from plexrl.core.layout import StateLayout
 from plexrl.engines.network import slot_view
-from plexrl.engines.protocol import DrawKey, ModelSource
+from plexrl.engines.protocol import Break, DrawKey, Interrupted, ModelSource
 from plexrl.engines.text_codec import TextCodec
-from plexrl.engines.turns import DecodeRow, Drawn, Rollout, run_turn
+from plexrl.engines.turns import DecodeRow, Drawn, Rollout, run_turn, run_turn_until
 from plexrl.engines.vllm_names import WeightNames
 from plexrl.engines.vllm_settings import check_installed, engine_arguments, head_size
 from plexrl.errors import EngineError, ModelFolderError
@@ -128,12 +128,22 @@ class VLLMEngine:
         EngineError
             As `plexrl.engines.turns.run_turn`, or the engine's memory is released.
         """
-        if self._is_released:
-            raise EngineError(
-                f"the vLLM engine of {self.source.folder!r} has released its memory; load a state "
-                "before generating"
-            )
+        self._require_weights()
         return run_turn(self._rollout, inputs, options, key)
+
+    def generate_until(
+        self,
+        stop: Break,
+        inputs: Sequence[Prompt] | Sequence[Sample] | Interrupted,
+        options: GenerateOptions,
+        key: DrawKey,
+    ) -> tuple[Sample, ...] | Interrupted:
+        """As `generate`, and stop when asked to; rows that had not ended are drawn again later."""
+        self._require_weights()
+        return run_turn_until(self._rollout, stop, inputs, options, key)
+
+    def discard(self, name: str) -> None:
+        """Do nothing: of what was interrupted, nothing is kept here."""
 
     def release(self) -> None:
         """Give weights and key-value cache back to the system; the next `load` takes them again."""
@@ -153,6 +163,13 @@ class VLLMEngine:
             return total - free
         return int(psutil.Process().memory_info().rss)
 
+    def _require_weights(self) -> None:
+        if self._is_released:
+            raise EngineError(
+                f"the vLLM engine of {self.source.folder!r} has released its memory; load a state "
+                "before generating"
+            )
+
     def _wake(self, part: str) -> None:
         if not self._is_released:
             return
@@ -166,7 +183,9 @@ class VLLMEngine:
         for name, slot in self._names.slots():
             yield name, slot_view(flat, slot)
 
-    def _draw(self, rows: Sequence[DecodeRow], options: GenerateOptions) -> list[Drawn]:
+    def _draw(
+        self, rows: Sequence[DecodeRow], options: GenerateOptions, stop: Break
+    ) -> list[Drawn | None]:
         """Draw one turn of each row (`plexrl.engines.turns.Draw`)."""
         turns = [_Turn() for _ in rows]
         engine = self._llm.llm_engine
@@ -181,10 +200,13 @@ class VLLMEngine:
                     turn = turns[int(output.request_id)]
                     if self._take(turn, output.outputs[0], options):
                         engine.abort_request([output.request_id])
+                if stop.is_asked():
+                    engine.abort_request(ids, internal=True)
+                    break
         except BaseException:
             engine.abort_request(ids, internal=True)
             raise
-        if not all(math.isfinite(sum(turn.logprobs)) for turn in turns):
+        if not all(math.isfinite(sum(turn.logprobs)) for turn in turns if turn.end is not None):
             # Whoever comes next must not suffer from the broken weights of this one.
             self._llm.reset_prefix_cache()
             self._llm.collective_rpc("plexrl_clear_cache")
@@ -222,6 +244,8 @@ class VLLMEngine:
         kind = RequestOutputKind.DELTA if options.stop else RequestOutputKind.FINAL_ONLY
         return SamplingParams(
             temperature=options.temperature,
+            top_p=options.top_p,
+            top_k=options.top_k,
             max_tokens=min(options.max_new_tokens, self._context_limit - length),
             # Of the one it is copied from; each row gets its own.
             seed=0,
@@ -288,6 +312,7 @@ class _Turn:
         self.logprobs: list[float] = []
         self.end: EndReason | None = None
 
-    def drawn(self) -> Drawn:
-        assert self.end is not None
+    def drawn(self) -> Drawn | None:
+        if self.end is None:
+            return None
         return Drawn(tuple(self.token_ids), tuple(self.logprobs), self.end)

@@ -31,6 +31,12 @@ class PlanningConfig:
     """`PlanOrderWithBackfill.slack`."""
     overdue: float = 0.3
     """`PlanOrderWithBackfill.overdue`."""
+    yield_gain: float = 2.0
+    """`YieldRule.gain`."""
+    yield_quantum_s: float = 0.2
+    """`YieldRule.quantum_ticks`, in seconds."""
+    max_yields: int = 8
+    """`YieldRule.max_yields`; 0: rollouts keep their group to the end."""
     max_jobs: int = 8
     """Most jobs placed on one group: with more, iterations wait longer than they run."""
     seed: int = 0
@@ -43,6 +49,8 @@ class PlanningConfig:
             ("drift_fraction", False),
             ("slack", True),
             ("overdue", True),
+            ("yield_gain", False),
+            ("yield_quantum_s", True),
         ):
             value = getattr(self, name)
             is_number = isinstance(value, int | float) and not isinstance(value, bool)
@@ -52,7 +60,7 @@ class PlanningConfig:
                 )
             if value == 0 and not is_zero_allowed:
                 raise ConfigError(f"plexrl.planning.{name} is 0; give a number above 0")
-        for name, least in (("max_jobs", 1), ("seed", 0)):
+        for name, least in (("max_jobs", 1), ("max_yields", 0), ("seed", 0)):
             value = getattr(self, name)
             if not isinstance(value, int) or isinstance(value, bool) or value < least:
                 raise ConfigError(

@@ -211,6 +211,12 @@ class Planner:
             return measured_s
         return UNKNOWN_S if hint_s is None else hint_s
 
+    def swap_s(self, job: str, op: str) -> float:
+        """Expected seconds to bring the op's state in after another job had the group."""
+        profile = self._profiles.get(job)
+        estimate = None if profile is None else profile.estimate(op)
+        return 0.0 if estimate is None else estimate.swap_s
+
     def upcoming(self, group: str, job: str, op: str) -> tuple[tuple[str, str], ...]:
         """Order in which jobs will use the group, from the given job and op on, as far as known.
 

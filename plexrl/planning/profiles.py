@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections import deque
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
 
 from plexrl.planning.facts import PlannedJob
 from solver.trace import LeaseRecord, Outcome
@@ -94,6 +95,8 @@ class JobProfile:
         self._is_whole = False
         self._began_s = 0.0
         self._candidate: tuple[str, ...] = ()
+        self._yielded: deque[LeaseRecord] = deque(maxlen=WINDOW)
+        """Leases that were given up in the middle, until the rest of the function comes."""
 
     def observe(self, record: LeaseRecord) -> None:
         """Take a finished lease; those of a job come in the order in which they ended."""
@@ -101,6 +104,12 @@ class JobProfile:
         if last is not None and last.id == record.id and last.started_s == record.started_s:
             # The same lease of a gang, told for each of its groups.
             return
+        if record.outcome is Outcome.YIELDED:
+            self._yielded.append(record)
+            return
+        record = _whole([r for r in self._yielded if r.id == record.id], record)
+        for part in [part for part in self._yielded if part.id == record.id]:
+            self._yielded.remove(part)
         if record.outcome is not Outcome.DONE:
             self._last, self._current, self._is_whole = None, [], False
             return
@@ -171,6 +180,18 @@ class JobProfile:
         if len(self._ops) > 4 * (len(self.sequence) + len(self._current)) + 16:
             kept = {*self.sequence, *self._current}
             self._ops = {op: profile for op, profile in self._ops.items() if op in kept}
+
+
+def _whole(parts: Sequence[LeaseRecord], last: LeaseRecord) -> LeaseRecord:
+    """A function's leases as one: as if it had not been interrupted before the last."""
+    if not parts:
+        return last
+    return replace(
+        last,
+        ready_s=parts[0].ready_s,
+        started_s=last.started_s - sum(part.held_s for part in parts),
+        swap_s=last.swap_s + sum(part.swap_s for part in parts),
+    )
 
 
 def _blend(measured: Quantiles, hint: float | None) -> float | None:

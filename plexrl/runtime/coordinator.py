@@ -10,12 +10,14 @@ from __future__ import annotations
 from collections.abc import Container, Mapping
 from dataclasses import replace
 
+from dataflow.phases import Phase
 from plexrl.core.jobs import JobFacts, JobTable
 from plexrl.core.relocations import RelocationTable
 from plexrl.core.status import (
     ClusterStatus,
     JobState,
 )
+from plexrl.engines.protocol import EngineKind
 from plexrl.errors import JobError
 from plexrl.planning.planner import GroupFacts, PlannedJob, Planner, Proposal
 from plexrl.runtime.commits import CommitLog
@@ -46,9 +48,11 @@ from solver.dispatch.events import (
     Started,
     Withdrawn,
     Woke,
+    Yielded,
 )
 from solver.dispatch.instructions import Instruction
-from solver.trace import IterationRecord
+from solver.dispatch.yielding import rest_ticks
+from solver.trace import IterationRecord, Outcome
 
 GROUP_PATIENCE_S = 15.0
 """Seconds a job waits for its group to come back before it goes to another: a worker that was
@@ -246,6 +250,7 @@ class Coordinator:
                 iteration=int(str(annotation["iteration"])),
                 version=int(str(annotation["version"])),
                 hint_s=hint if isinstance(hint, float) else None,
+                is_yieldable=_is_yieldable(annotation, entry.facts),
             )
         )
         return entry.group
@@ -256,6 +261,8 @@ class Coordinator:
         entry = self.ledger[function_id]
         group = self.jobs[entry.job].group
         expected_s = self.planner.expected_s(entry.job, entry.op, entry.hint_s)
+        expected = max(1, round(expected_s * TICKS_PER_S))
+        served = round(entry.served_s * TICKS_PER_S)
         self._tell(
             Ready(
                 FunctionRef(
@@ -264,7 +271,10 @@ class Coordinator:
                     op=entry.op,
                     iteration=entry.iteration,
                     groups=(group,),
-                    duration_ticks=max(1, round(expected_s * TICKS_PER_S)),
+                    duration_ticks=rest_ticks(expected, served) if served else expected,
+                    is_yieldable=entry.is_yieldable,
+                    served_ticks=served,
+                    swap_ticks=round(self.planner.swap_s(entry.job, entry.op) * TICKS_PER_S),
                 )
             ),
             now_s,
@@ -285,7 +295,8 @@ class Coordinator:
                         self._commits.note(record, report.trained)
                     if record.iteration >= 0:
                         self.planner.observe(record)
-                    self._tell(Ended(report.id), now_s)
+                    has_yielded = record.outcome is Outcome.YIELDED
+                    self._tell((Yielded if has_yielded else Ended)(report.id), now_s)
 
     def withdrawn(self, function_id: str, now_s: float) -> None:
         """A function was cancelled, or failed before its lease began."""
@@ -341,6 +352,13 @@ def _require_room(facts: JobFacts, largest_bytes: int) -> None:
             f"largest group has {largest_bytes}: raise host_budget_bytes "
             "(plexrl.state.host_budget_bytes) or use a smaller model"
         )
+
+
+def _is_yieldable(annotation: Mapping[str, object], facts: JobFacts) -> bool:
+    """Whether a function can stop in the middle and go on without losing what it has done."""
+    options = facts.models.get(str(annotation["model"]))
+    is_rollout = annotation["function"] == str(Phase.ROLLOUT)
+    return is_rollout and options is not None and options.rollout_engine == EngineKind.TORCH
 
 
 def _planned(facts: JobFacts) -> PlannedJob:

@@ -24,6 +24,10 @@ class FunctionEntry:
     iteration: int
     version: int
     hint_s: float | None
+    is_yieldable: bool = False
+    """Whether it can give its lease up in the middle."""
+    served_s: float = 0.0
+    """Seconds it has computed in leases it yielded."""
     group: str = ""
     """Group it was admitted to; empty before."""
     ready_s: float | None = None
@@ -76,7 +80,6 @@ class Ledger:
         entry = self._live.get(report.id)
         if entry is None or entry.started_s is None:
             return None
-        self._leave(replace(entry, group="", ready_s=None, started_s=None))
         record = self._record(
             entry,
             report.group,
@@ -85,6 +88,8 @@ class Ledger:
             (report.swap_s, str(report.swap_source), report.swap_bytes),
             report.outcome,
         )
+        is_over = report.outcome is not Outcome.YIELDED
+        self._leave(entry, served_s=0.0 if is_over else entry.served_s + max(record.busy_s, 0.0))
         self._keep(record)
         return record
 
@@ -97,7 +102,7 @@ class Ledger:
                         entry, group, entry.started_s, at_s, (0.0, "device", 0), Outcome.LOST
                     )
                 )
-            self._leave(replace(entry, group="", ready_s=None, started_s=None))
+            self._leave(entry, served_s=0.0)
 
     def forget(self, function_id: str) -> None:
         """Drop a function that left the scheduler; one that holds its lease, when that ends."""
@@ -107,12 +112,14 @@ class Ledger:
         else:
             self._live.pop(function_id, None)
 
-    def _leave(self, entry: FunctionEntry) -> None:
+    def _leave(self, entry: FunctionEntry, served_s: float) -> None:
         """Note that a function holds no lease any more."""
         if entry.is_forgotten:
             del self._live[entry.id]
         else:
-            self._live[entry.id] = entry
+            self._live[entry.id] = replace(
+                entry, group="", ready_s=None, started_s=None, served_s=served_s
+            )
 
     def of_job(self, job: str) -> tuple[FunctionEntry, ...]:
         """Live functions of a job."""

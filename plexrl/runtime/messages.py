@@ -55,6 +55,8 @@ ORDER = "plexrl-order"
 """Scheduler → worker: an `Order` for the driver of a job."""
 UPCOMING = "plexrl-upcoming"
 """Scheduler → service: `Upcoming`."""
+YIELD = "plexrl-yield"
+"""Scheduler → service: let a rollout stop in the middle and give its lease up."""
 FORGET = "plexrl-forget"
 """Scheduler → service: let go of a job."""
 

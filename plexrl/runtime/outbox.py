@@ -31,6 +31,10 @@ class Outbox:
         models = tuple((job, model_of(op)) for job, op in order)
         self._send(worker, messages.UPCOMING, payload=pack(Upcoming(models[0], models)))
 
+    def yield_lease(self, worker: str, function_id: str) -> None:
+        """Let a rollout stop in the middle and give its lease up."""
+        self._send(worker, messages.YIELD, function_id=function_id)
+
     def forget(self, worker: str, job: str) -> None:
         """Let a group go of a job that ended."""
         self._send(worker, messages.FORGET, job=job)

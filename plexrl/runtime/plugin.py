@@ -39,8 +39,9 @@ from plexrl.runtime.view import ClusterView, show
 from plexrl.services.reports import JobLetGo
 from solver.dispatch.arbiter import Arbiter
 from solver.dispatch.events import TICKS_PER_S
-from solver.dispatch.instructions import Admit, Prefetch, WakeAt
+from solver.dispatch.instructions import Admit, Instruction, Prefetch, WakeAt, Yield
 from solver.dispatch.rules import PlanOrderWithBackfill
+from solver.dispatch.yielding import YieldRule
 
 logger = logging.getLogger("plexrl.scheduler")
 
@@ -97,8 +98,9 @@ class PlexRLScheduler(SchedulerPlugin):
         self._scheduler = scheduler
         self._gate = Gate(scheduler)
         self._outbox = Outbox(scheduler)
-        rule = PlanOrderWithBackfill(slack=self._planning.slack, overdue=self._planning.overdue)
-        self._coordinator = Coordinator(Planner(self._planning), Arbiter(rule), self._clock())
+        self._coordinator = Coordinator(
+            Planner(self._planning), _arbiter(self._planning), self._clock()
+        )
         self._cpu_phases = partial(_cpu_phases, self._gate, self._coordinator.jobs)
         self._drivers = DriverPlacement(self._run)
         self._desk = Desk(
@@ -290,7 +292,7 @@ class PlexRLScheduler(SchedulerPlugin):
                 for instruction in instructions:
                     self._carry_out(instruction)
 
-    def _carry_out(self, instruction: Admit | Prefetch | WakeAt) -> None:
+    def _carry_out(self, instruction: Instruction) -> None:
         match instruction:
             case Admit(id=key, groups=groups):
                 self._admit(key, groups[0])
@@ -299,6 +301,10 @@ class PlexRLScheduler(SchedulerPlugin):
                 if row is not None:
                     order = self._coordinator.planner.upcoming(group, job, op)
                     self._outbox.upcoming(row.worker, order)
+            case Yield(id=key, groups=groups):
+                row = self._coordinator.groups.get(groups[0])
+                if row is not None:
+                    self._outbox.yield_lease(row.worker, key)
             case WakeAt(tick=tick):
                 delay_s = tick / TICKS_PER_S - (self._clock() - self._coordinator.epoch_s)
                 asyncio.get_running_loop().call_later(max(0.0, delay_s), self._wake)
@@ -374,6 +380,18 @@ class PlexRLScheduler(SchedulerPlugin):
 def _stop_driver(gate: Gate, outbox: Outbox, worker: str, job: str) -> None:
     """Have the end of a job noted where its driver is, or anywhere if it has none."""
     outbox.stop(worker or next(iter(gate.ordinary_workers()), ""), job)
+
+
+def _arbiter(planning: PlanningConfig) -> Arbiter:
+    """The arbiter as it is configured."""
+    return Arbiter(
+        PlanOrderWithBackfill(slack=planning.slack, overdue=planning.overdue),
+        yielding=YieldRule(
+            gain=planning.yield_gain,
+            quantum_ticks=round(planning.yield_quantum_s * TICKS_PER_S),
+            max_yields=planning.max_yields,
+        ),
+    )
 
 
 def _cpu_phases(gate: Gate, jobs: JobTable) -> dict[str, str]:

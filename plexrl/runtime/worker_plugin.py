@@ -10,7 +10,7 @@ import logging
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
-from distributed import Client, Worker, get_worker
+from distributed import Client, Reschedule, Worker, get_worker
 from distributed.diagnostics.plugin import WorkerPlugin
 
 from dataflow import calls
@@ -26,6 +26,7 @@ from plexrl.runtime.messages import DriverEvent, pack, unpack
 from plexrl.runtime.registry import CANCELLED, JobRegistry, states_folder
 from plexrl.runtime.sample_log import SampleLog
 from plexrl.services.reports import JobLetGo, Report
+from plexrl.services.rollouts import Stopped
 from plexrl.services.service import GroupService
 from plexrl.state.manager import StateManager
 from plexrl.state.zarr_store import ZarrStore
@@ -105,11 +106,29 @@ class _ServiceHost:
             report=self._report,
             lease_timeout_s=LEASE_TIMEOUT_S,
         )
-        calls.bind(self._service)
+        calls.bind(self._run)
         worker.stream_handlers |= {
             messages.UPCOMING: self._upcoming,
+            messages.YIELD: self._yield_lease,
             messages.FORGET: self._forget,
         }
+
+    def _run(self, call: calls.LLMCall, inputs: tuple[object, ...]) -> object:
+        """Body of every LLM task; one that yielded its lease comes back by Dask's own means.
+
+        Raises
+        ------
+        Reschedule
+            The rollout stopped in the middle; the scheduler holds it for its next lease.
+        """
+        found = self._service(call, inputs)
+        if isinstance(found, Stopped):
+            raise Reschedule
+        return found
+
+    def _yield_lease(self, function_id: str) -> None:
+        # Off the event loop: an engine that hangs must not cost the worker its heartbeat.
+        self._worker.loop.run_in_executor(None, self._service.yield_lease, function_id)
 
     def _start_engine(self, source: ModelSource) -> EngineProcess:
         return EngineProcess(

@@ -29,7 +29,7 @@ from dataflow.phases import Phase
 from dataflow.samples import Rewards
 from plexrl.clock import Clock, system_clock
 from plexrl.core.states import Manifest, StateRef, Tier
-from plexrl.engines.protocol import DrawKey, ModelSource, TrainBatch
+from plexrl.engines.protocol import ModelSource, TrainBatch
 from plexrl.errors import (
     EngineError,
     LeaseError,
@@ -46,6 +46,7 @@ from plexrl.services.models import (
     source_key,
 )
 from plexrl.services.reports import LeaseEnded, LeaseStarted, Report, ServiceSnapshot
+from plexrl.services.rollouts import Rollouts, Stopped
 from plexrl.state.arena import Arena
 from plexrl.state.checksums import digest_of
 from plexrl.state.manager import StateManager
@@ -103,6 +104,7 @@ class GroupService:
         self._lease_timeout_s = lease_timeout_s
         self._clock = clock
         self._lock = threading.Lock()
+        self._rollouts = Rollouts()
         self._is_closed = False
 
     def __call__(self, call: LLMCall, inputs: tuple[Any, ...]) -> object:
@@ -114,6 +116,12 @@ class GroupService:
             What to run.
         inputs
             The token of the version it works on, then what the function takes.
+
+        Returns
+        -------
+        object
+            What the function gives; `plexrl.services.rollouts.Stopped` if it yielded its lease and
+            wants to be run again.
 
         Raises
         ------
@@ -132,12 +140,14 @@ class GroupService:
             if self._is_closed:
                 raise ServiceError(f"the service of group {self.group!r} is closing")
             lease = _Lease(self._current_id(), self._clock())
+            self._rollouts.begin(lease.id)
             self._report(LeaseStarted(lease.id, self.group, lease.started_s))
             outcome, result = Outcome.FAILED, None
             try:
                 result = self._run(call, inputs, lease)
-                outcome = Outcome.DONE
+                outcome = Outcome.YIELDED if isinstance(result, Stopped) else Outcome.DONE
             finally:
+                self._rollouts.end()
                 self._report_end(lease, outcome, result if isinstance(result, Trained) else None)
             return result
         finally:
@@ -153,8 +163,7 @@ class GroupService:
             match call.function, options:
                 case Phase.ROLLOUT, GenerateOptions():
                     engine = self._bring(call, version, lease)
-                    key = DrawKey(call.seed, call.iteration)
-                    return engine.process.generate(rest[0], options, key)
+                    return self._rollouts.run(call, engine.process, rest[0], options)
                 case Phase.LOGPROB, LogprobOptions():
                     engine = self._bring(call, version, lease)
                     return engine.process.logprobs(rest[0], options)
@@ -371,6 +380,10 @@ class GroupService:
         if manifest is not None:
             self._states.prefetch(manifest.ref)
 
+    def yield_lease(self, function_id: str) -> None:
+        """Let a rollout that holds the lease stop after the token it is at, and go on later."""
+        self._rollouts.ask(function_id)
+
     def set_next_use(self, order: Sequence[tuple[str, str]]) -> None:
         """Say which ``(job, model)`` are used next, soonest first, so that eviction can tell."""
         self._states.set_next_use(order)
@@ -380,6 +393,7 @@ class GroupService:
         # A function that was cancelled while it ran may commit one more version.
         with self._lock:
             self._models.forget(job)
+            self._rollouts.forget(job)
         self._states.flush(timeout_s)
         self._states.drop_job(job)
 

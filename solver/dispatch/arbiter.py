@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from solver.dispatch import explain, invariants, outlook
 from solver.dispatch.events import (
@@ -24,14 +24,23 @@ from solver.dispatch.events import (
     Started,
     Withdrawn,
     Woke,
+    Yielded,
 )
 from solver.dispatch.explain import Lease, Waiting
-from solver.dispatch.instructions import Admit, Instruction, Prefetch, WakeAt
+from solver.dispatch.instructions import Admit, Instruction, Prefetch, WakeAt, Yield
 from solver.dispatch.lifecycle import Entry, Step
 from solver.dispatch.rules import PlanOrderWithBackfill
 from solver.dispatch.table import Group, Table
 from solver.dispatch.views import Hold, Rule, Run
+from solver.dispatch.yielding import YieldRule
 from solver.errors import DispatchError
+
+_STEPS: dict[type[Event], Step] = {
+    Ended: Step.ENDED,
+    Yielded: Step.YIELDED,
+    Withdrawn: Step.WITHDRAWN,
+}
+"""How a function leaves its groups or their queues."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +69,8 @@ class Arbiter:
         Who is next; plan order with backfill by default.
     fairness
         Bound on being overtaken.
+    yielding
+        When a function gives its group up in the middle.
     lead_ticks
         How long before the expected end of a lease its successor is bound, if it is not the planned
         one: long enough for the round trip of an admission, short enough that something planned may
@@ -67,10 +78,16 @@ class Arbiter:
     """
 
     def __init__(
-        self, rule: Rule | None = None, *, fairness: Fairness | None = None, lead_ticks: int = 20
+        self,
+        rule: Rule | None = None,
+        *,
+        fairness: Fairness | None = None,
+        yielding: YieldRule | None = None,
+        lead_ticks: int = 20,
     ) -> None:
         self._rule = PlanOrderWithBackfill() if rule is None else rule
         self._fairness = Fairness() if fairness is None else fairness
+        self._yielding = YieldRule() if yielding is None else yielding
         self._lead_ticks = lead_ticks
         self._table = Table()
         self._wakes: list[tuple[int, str]] = []
@@ -121,7 +138,7 @@ class Arbiter:
 
     def check(self) -> None:
         """Raise DispatchError if an invariant is broken."""
-        invariants.check(self._table, self._fairness.max_overtaken)
+        invariants.check(self._table, self._fairness.max_overtaken, self._yielding.max_yields)
 
     def _apply(self, event: Event, now: int, out: list[Instruction]) -> list[str]:
         """Change the table; returns the groups that need a decision."""
@@ -132,12 +149,10 @@ class Arbiter:
             case Started(function_id):
                 self._start(table.find(function_id), now, out)
                 return []
-            case Ended(function_id):
-                return self._depart(table.find(function_id), Step.ENDED, now, out)
-            case Withdrawn(function_id):
-                return self._depart(table.find(function_id), Step.WITHDRAWN, now, out)
+            case Ended(function_id) | Yielded(function_id) | Withdrawn(function_id):
+                return self._depart(table.find(function_id), _STEPS[type(event)], now, out)
             case GroupAdded(name):
-                return self._add_group(name)
+                return [table.add_group(name).name]
             case GroupLost(name):
                 return self._lose_group(name, now, out)
             case JobLeft(name):
@@ -158,6 +173,7 @@ class Arbiter:
         for group in self._table.groups_of(entry):
             if group.holder is entry:
                 self._prefetch(group, now, out)
+                self._ask_to_yield(group, now, out)
 
     def _depart(self, entry: Entry, step: Step, now: int, out: list[Instruction]) -> list[str]:
         was_alive = entry.is_alive
@@ -169,13 +185,6 @@ class Arbiter:
             if group.holder is not None and group.holder.started_at is not None:
                 self._prefetch(group, now, out)
         return list(entry.ref.groups) if was_alive else []
-
-    def _add_group(self, name: str) -> list[str]:
-        group = self._table.group(name)
-        if group.is_present:
-            raise DispatchError(f"group {name!r} is there already; add it once, until it is lost")
-        group.is_present = True
-        return [name]
 
     def _lose_group(self, name: str, now: int, out: list[Instruction]) -> list[str]:
         """End what was granted there, as a whole; what queues there waits for its return."""
@@ -198,8 +207,9 @@ class Arbiter:
         while self._wakes and self._wakes[0][0] <= now:
             tick, name = heapq.heappop(self._wakes)
             group = self._table.groups.get(name)
-            if group is not None and group.wake_at == tick:
-                group.wake_at = None
+            if group is not None and tick in (group.wake_at, group.yield_at):
+                group.wake_at = None if group.wake_at == tick else group.wake_at
+                group.yield_at = None if group.yield_at == tick else group.yield_at
                 yield name
 
     def _settle(self, dirty: Iterable[str], now: int, out: list[Instruction]) -> None:
@@ -211,10 +221,42 @@ class Arbiter:
             entry = self._pick(group, now, out)
             if entry is not None:
                 pending.extend(name for name in entry.ref.groups if name not in pending)
+            elif self._ask_to_yield(group, now, out):
+                pending.append(group.name)
+
+    def _ask_to_yield(self, group: Group, now: int, out: list[Instruction]) -> bool:
+        """Tell the holder to yield if the time for it has come; whether it was told."""
+        holder, waiting = group.holder, self._waiting(group, now)
+        if holder is None or waiting is None or holder.asked_at is not None:
+            return False
+        due = self._yielding.due(holder, waiting, now)
+        if due is None or len({*holder.ref.groups, *waiting.ref.groups}) > 1:
+            return False
+        if due > now:
+            if group.yield_at != due:
+                group.yield_at = due
+                heapq.heappush(self._wakes, (due, group.name))
+                out.append(WakeAt(due))
+            return False
+        holder.asked_at = now
+        out.append(Yield(holder.ref.id, holder.ref.groups))
+        return True
+
+    def _waiting(self, group: Group, now: int) -> Entry | None:
+        """The function that would run next if the holder of the group left it now."""
+        if group.holder is None or not group.holder.ref.is_yieldable or group.ahead is not None:
+            return group.ahead
+        urgent = self._urgent(group)
+        candidates = self._candidates(group)
+        if urgent is not None or not candidates:
+            return urgent
+        view = replace(outlook.view(self._table, group, candidates, now), free_at=now)
+        choice = self._rule.choose(view)
+        return None if isinstance(choice, Hold) else self._table.find(choice.id)
 
     def _pick(self, group: Group, now: int, out: list[Instruction]) -> Entry | None:
         """Grant the group's free place if the time for it has come."""
-        self._count_idle(group, now)
+        group.count_idle(now)
         group.hold = None
         if not group.is_present or group.ahead is not None or not group.queue:
             group.wake_at = None
@@ -231,7 +273,8 @@ class Arbiter:
         if index is not None:
             group.cursor.advance(index)
         for other in self._table.groups_of(entry):
-            if other is not group or index is None:
+            # What goes on after a yield had its turn before.
+            if (other is not group or index is None) and not entry.ref.served_ticks:
                 other.cursor.serve(entry.ref.job, entry.ref.op)
         self._grant(entry, now, out)
         return entry
@@ -309,14 +352,6 @@ class Arbiter:
             group.wake_at = tick
             heapq.heappush(self._wakes, (tick, group.name))
             out.append(WakeAt(tick))
-
-    def _count_idle(self, group: Group, now: int) -> None:
-        """Time the group stood idle although functions queued counts as being overtaken."""
-        if group.idle_since is None:
-            return
-        for entry in group.queue.values():
-            entry.overtaken_ticks += max(now - max(group.idle_since, entry.ready_at), 0)
-        group.idle_since = None
 
     def _urgent(self, group: Group) -> Entry | None:
         """Oldest function at the group that goes first under any rule."""

@@ -26,6 +26,12 @@ class FunctionRef:
     """Groups it needs, all at once (more than one: a gang)."""
     duration_ticks: int
     """Expected length of the lease."""
+    is_yieldable: bool = False
+    """Whether it can stop in the middle and go on later."""
+    served_ticks: int = 0
+    """What it has taken in leases it yielded."""
+    swap_ticks: int = 0
+    """Expected time to bring its state back after another job had the group."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +72,13 @@ class Started:
 @dataclass(frozen=True, slots=True)
 class Ended:
     """A function released its group: done, failed or lost with its worker."""
+
+    id: str
+
+
+@dataclass(frozen=True, slots=True)
+class Yielded:
+    """A function stopped in the middle and released its groups; it will be ready again."""
 
     id: str
 
@@ -112,4 +125,15 @@ class Woke:
     """A moment the arbiter asked to be woken at (`instructions.WakeAt`) has come."""
 
 
-Event = GroupAdded | GroupLost | JobLeft | Ready | Started | Ended | Withdrawn | PlanAdopted | Woke
+Event = (
+    GroupAdded
+    | GroupLost
+    | JobLeft
+    | Ready
+    | Started
+    | Ended
+    | Yielded
+    | Withdrawn
+    | PlanAdopted
+    | Woke
+)

@@ -33,4 +33,12 @@ class WakeAt:
     tick: int
 
 
-Instruction = Admit | Prefetch | WakeAt
+@dataclass(frozen=True, slots=True)
+class Yield:
+    """Let the function stop at its next chance and release its groups: another one goes first."""
+
+    id: str
+    groups: tuple[str, ...]
+
+
+Instruction = Admit | Prefetch | WakeAt | Yield

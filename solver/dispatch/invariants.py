@@ -9,11 +9,12 @@ from solver.dispatch.table import Group, Table
 from solver.errors import DispatchError
 
 
-def check(table: Table, max_overtaken: int) -> None:
+def check(table: Table, max_overtaken: int, max_yields: int) -> None:
     """Check the table.
 
     One lease per group; a gang has all its groups or none; grants are ordered alike on all groups
-    (so no two gangs wait for each other); nothing is overtaken more than `max_overtaken` times;
+    (so no two gangs wait for each other); nothing is overtaken more than `max_overtaken` times in
+    each of its waits, of which yielding adds at most `max_yields`;
     a group that stands idle with work has a reason and a time to look again.
 
     Raises
@@ -24,6 +25,11 @@ def check(table: Table, max_overtaken: int) -> None:
     broken = [
         *(line for group in table.groups.values() for line in _group_faults(table, group)),
         *(line for e in table.alive.values() for line in _entry_faults(table, e, max_overtaken)),
+        *(
+            f"{e.ref.id} yielded {e.num_yields} times"
+            for e in table.alive.values()
+            if e.num_yields > max_yields
+        ),
         *_job_faults(table),
     ]
     if broken:

@@ -25,6 +25,8 @@ class Stage(StrEnum):
     """Cancelled while queued."""
     RECALLED = "recalled"
     """Released before its start was seen; the news of its start may still be on the way."""
+    YIELDED = "yielded"
+    """Released in the middle; it comes back."""
     LOST = "lost"
     """A group it was granted is gone."""
 
@@ -36,6 +38,7 @@ class Step(StrEnum):
     ADMIT = "admit"
     STARTED = "started"
     ENDED = "ended"
+    YIELDED = "yielded"
     WITHDRAWN = "withdrawn"
     GROUP_LOST = "group lost"
 
@@ -50,12 +53,14 @@ TRANSITIONS = MappingProxyType(
         (Stage.ADMITTED, Step.WITHDRAWN): Stage.RECALLED,
         (Stage.ADMITTED, Step.GROUP_LOST): Stage.LOST,
         (Stage.STARTED, Step.ENDED): Stage.ENDED,
+        (Stage.STARTED, Step.YIELDED): Stage.YIELDED,
         (Stage.STARTED, Step.GROUP_LOST): Stage.LOST,
         # The same key runs again after a failure, a recomputation or a rollback.
         (Stage.ENDED, Step.READY): Stage.READY,
         (Stage.WITHDRAWN, Step.READY): Stage.READY,
         (Stage.RECALLED, Step.READY): Stage.READY,
         (Stage.LOST, Step.READY): Stage.READY,
+        (Stage.YIELDED, Step.READY): Stage.READY,
         # The cancellation overtakes the worker's news of the start, or of start and end.
         (Stage.RECALLED, Step.STARTED): Stage.RECALLED,
         (Stage.RECALLED, Step.ENDED): Stage.RECALLED,
@@ -64,6 +69,7 @@ TRANSITIONS = MappingProxyType(
         # order with the news that the group is gone.
         (Stage.LOST, Step.STARTED): Stage.LOST,
         (Stage.LOST, Step.ENDED): Stage.LOST,
+        (Stage.LOST, Step.YIELDED): Stage.LOST,
         (Stage.LOST, Step.WITHDRAWN): Stage.LOST,
     }
 )
@@ -94,6 +100,10 @@ class Entry:
     overtaken_ticks: int = 0
     """Expected lease time of those, and time a group stood idle for the plan meanwhile."""
     longest_overtaker_ticks: int = 0
+    num_yields: int = 0
+    """Times it gave its groups up in the middle."""
+    asked_at: int | None = None
+    """Tick it was told to yield at."""
     history: deque[tuple[int, Step]] = field(default_factory=lambda: deque(maxlen=HISTORY_LENGTH))
 
     @property
@@ -125,6 +135,8 @@ class Entry:
         self.history.append((now, step))
 
     def expected_end(self, now: int) -> int:
-        """Tick its lease should end at; an overdue one should end now."""
+        """Tick its lease should end at; an overdue one, or one told to yield, should end now."""
+        if self.asked_at is not None:
+            return now
         begin = self.started_at if self.started_at is not None else self.held_at
         return max(now, (now if begin is None else begin) + self.ref.duration_ticks)

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from solver.dispatch.events import DispatchPlan, FunctionRef
-from solver.dispatch.lifecycle import Entry, Step
+from solver.dispatch.lifecycle import Entry, Stage, Step
 from solver.dispatch.orders import Cursor, PlanIndex
 from solver.dispatch.progress import Progress
 from solver.dispatch.views import Hold
@@ -36,8 +36,18 @@ class Group:
     """Tick since which it stands idle although functions queue."""
     wake_at: int | None = None
     """Tick a decision was put off to."""
+    yield_at: int | None = None
+    """Tick at which its holder may have to yield."""
     prefetched: tuple[str, str] | None = None
     """Job and op announced since the lease began."""
+
+    def count_idle(self, now: int) -> None:
+        """Time it stood idle although functions queued counts as being overtaken."""
+        if self.idle_since is None:
+            return
+        for entry in self.queue.values():
+            entry.overtaken_ticks += max(now - max(self.idle_since, entry.ready_at), 0)
+        self.idle_since = None
 
 
 class Table:
@@ -58,6 +68,20 @@ class Table:
         if group is None:
             group = Group(name, Cursor(self.plan.plan.orders.get(name, ()), None))
             self.groups[name] = group
+        return group
+
+    def add_group(self, name: str) -> Group:
+        """A group is there from now on.
+
+        Raises
+        ------
+        DispatchError
+            It is there already.
+        """
+        group = self.group(name)
+        if group.is_present:
+            raise DispatchError(f"group {name!r} is there already; add it once, until it is lost")
+        group.is_present = True
         return group
 
     def groups_of(self, entry: Entry) -> Iterator[Group]:
@@ -97,6 +121,7 @@ class Table:
         entry = Entry(ref=ref, order=self._num_ready + 1, ready_at=now)
         if earlier is not None:
             entry.stage, entry.history = earlier.stage, earlier.history
+            entry.num_yields = earlier.num_yields
         entry.move(Step.READY, now)
         self._num_ready += 1
         self._departed.pop(ref.id, None)
@@ -151,6 +176,8 @@ class Table:
                 if group.holder is not None:
                     self._note_held(group.holder, now)
         self._forget(entry, now, had_lease=had_lease)
+        if step is Step.YIELDED:
+            entry.num_yields += 1
 
     def is_placeable(self, entry: Entry) -> bool:
         """Whether all its groups are there."""
@@ -175,6 +202,8 @@ class Table:
         if job is not None:
             job.alive.pop(entry.ref.id, None)
             if had_lease:
-                job.note_end(entry.ref.op, now)
+                # What yielded has not ended: the same op comes next.
+                if entry.stage is not Stage.YIELDED:
+                    job.note_end(entry.ref.op, now)
             else:
                 job.waited_ticks += now - entry.ready_at

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
@@ -21,10 +23,12 @@ from solver.dispatch.events import (
     Started,
     Withdrawn,
     Woke,
+    Yielded,
 )
-from solver.dispatch.instructions import Admit, WakeAt
+from solver.dispatch.instructions import Admit, WakeAt, Yield
 from solver.dispatch.rules import FirstReady, LargestLagFirst, PlanOrderWithBackfill
 from solver.dispatch.views import Run
+from solver.dispatch.yielding import YieldRule
 
 GROUPS = ("group-0", "group-1", "group-2")
 JOBS = ("a", "b", "c", "d")
@@ -53,7 +57,12 @@ class Cluster(RuleBasedStateMachine):
 
     @initialize(rule=st.sampled_from(RULES))
     def begin(self, rule):
-        self.arbiter = Arbiter(rule, fairness=Fairness(max_overtaken=1))
+        self.arbiter = Arbiter(
+            rule,
+            fairness=Fairness(max_overtaken=1),
+            yielding=YieldRule(gain=0.5, quantum_ticks=10, max_yields=2),
+        )
+        self.asked: set[str] = set()
         self.now = 0
         self.num_functions = 0
         self.queued: dict[str, FunctionRef] = {}
@@ -72,6 +81,12 @@ class Cluster(RuleBasedStateMachine):
             elif isinstance(instruction, WakeAt):
                 assert instruction.tick > self.now
                 self.wakes.append(instruction.tick)
+            elif isinstance(instruction, Yield):
+                ref = self.granted[instruction.id]
+                assert ref.is_yieldable
+                assert instruction.id in self.started
+                assert instruction.id not in self.asked
+                self.asked.add(instruction.id)
 
     def note_admission(self, admit):
         ref = self.queued.pop(admit.id)
@@ -88,6 +103,7 @@ class Cluster(RuleBasedStateMachine):
     def free(self, name):
         del self.granted[name]
         self.started.discard(name)
+        self.asked.discard(name)
         for line in self.lines.values():
             if name in line:
                 line.remove(name)
@@ -101,12 +117,13 @@ class Cluster(RuleBasedStateMachine):
         groups=st.lists(st.sampled_from(GROUPS), min_size=1, max_size=3, unique=True),
         duration=st.integers(1, 100),
         gap=TICKS,
+        is_yieldable=st.booleans(),
     )
-    def ready(self, job, op, groups, duration, gap):
+    def ready(self, job, op, groups, duration, gap, is_yieldable):
         self.now += gap
         self.num_functions += 1
         name = f"{job}.{op}.{self.num_functions}"
-        ref = FunctionRef(name, job, op, self.num_functions, tuple(groups), duration)
+        ref = FunctionRef(name, job, op, self.num_functions, tuple(groups), duration, is_yieldable)
         self.queued[name] = ref
         self.send(Ready(ref))
 
@@ -128,6 +145,17 @@ class Cluster(RuleBasedStateMachine):
         name = data.draw(st.sampled_from(sorted(self.granted)))
         self.free(name)
         self.send(Ended(name))
+
+    @precondition(lambda self: self.asked)
+    @rule(data=st.data(), gap=TICKS, served=st.integers(1, 300))
+    def stop_in_the_middle(self, data, gap, served):
+        self.now += gap
+        name = data.draw(st.sampled_from(sorted(self.asked)))
+        ref = self.granted[name]
+        self.free(name)
+        self.send(Yielded(name))
+        self.queued[name] = replace(ref, served_ticks=ref.served_ticks + served)
+        self.send(Ready(self.queued[name]))
 
     @precondition(lambda self: self.queued or set(self.granted) - self.started)
     @rule(data=st.data())

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from solver.dispatch.rules import FirstReady, LargestLagFirst, PlanOrderWithBackfill
+from solver.dispatch.yielding import YieldRule
 from solver.errors import ProblemError
 from solver.simulate import Handoff, SimJob, SimOp, job_by_job, simulate
+from solver.trace import Outcome
 
 INSTANT = Handoff(cold_ticks=0, ahead_ticks=0)
 
@@ -212,3 +216,26 @@ def test_a_simulation_that_stops_counts_whole_iterations_only():
 def test_a_simulation_too_short_for_one_iteration_says_so():
     with pytest.raises(ProblemError, match="ended no iteration"):
         simulate([loop("a")], until_s=0.1)
+
+
+def with_yielding_rolls(job):
+    return replace(job, ops=tuple(replace(op, is_yieldable=op.name == "roll") for op in job.ops))
+
+
+def test_what_yields_loses_nothing_and_others_wait_less():
+    long = job("long", ("roll", 10.0, 0.0), ("train", 1.0, 0.0), iterations=10)
+    short = job("short", ("roll", 1.0, 2.0), ("train", 0.5, 1.0), iterations=25)
+    jobs = [with_yielding_rolls(long), with_yielding_rolls(short)]
+    whole = simulate(jobs, yielding=YieldRule(max_yields=0))
+    shared = simulate(jobs)
+    assert not any(record.outcome is Outcome.YIELDED for record in whole.records)
+    assert any(record.outcome is Outcome.YIELDED for record in shared.records)
+    for result in (whole, shared):
+        for name in ("long", "short"):
+            busy_s = sum(record.busy_s for record in result.records if record.job == name)
+            assert round(busy_s * 1000) == result.busy_ticks[name]
+    assert shared.slowdowns["short"] < 1.1
+    assert whole.slowdowns["short"] > 1.7
+    assert shared.slowdowns["long"] < 1.2 * whole.slowdowns["long"]
+    done = [record.id for record in shared.records if record.outcome is Outcome.DONE]
+    assert len(done) == len(set(done)) == 2 * (10 + 25)

@@ -1,5 +1,6 @@
 """What any engine must do; a test module imports these and gives a `rig` fixture."""
 
+import itertools
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -9,7 +10,7 @@ from dataflow.calls import GenerateOptions, LogprobOptions, TrainOptions
 from dataflow.samples import EndReason, Prompt
 from plexrl.core.layout import ROLE_OPTIMIZER, ROLE_WEIGHTS
 from plexrl.engines.folders import state_bytes
-from plexrl.engines.protocol import DrawKey, TrainBatch
+from plexrl.engines.protocol import Break, DrawKey, Interrupted, TrainBatch
 from plexrl.errors import EngineError, ModelFolderError
 from plexrl.state.arena import Arena
 
@@ -45,6 +46,10 @@ class Rig:
             self.engine.read_folder(folder, self.handle(self.arenas[folder]))
         self.engine.load(self.handle(self.arenas[folder]))
         return self.arenas[folder]
+
+    def draw_a_token(self, name, inputs, options=OPTIONS):
+        """Begin or go on with a generation that is told to stop from the start."""
+        return self.engine.generate_until(Break(name, lambda: True), inputs, options, KEY)
 
     def stored(self):
         arena = self.new_arena()
@@ -195,6 +200,69 @@ def test_continued_samples_do_not_depend_on_order_either(rig):
     assert rig.engine.generate([one], OPTIONS, KEY) == (
         together[one.prompt.index, one.sample_index],
     )
+
+
+INTERRUPTED = replace(OPTIONS, stop=LETTERS, max_new_tokens=5)
+
+
+BREAKS = itertools.count()
+
+
+def go_on(rig, inputs, between=lambda: None):
+    """Samples of a generation that is interrupted after each token."""
+    found = inputs
+    for _ in range(200):
+        found = rig.draw_a_token(f"break-{next(BREAKS)}", found, INTERRUPTED)
+        if not isinstance(found, Interrupted):
+            return found
+        between()
+    raise AssertionError("the generation does not come to an end")
+
+
+def test_a_generation_interrupted_after_each_token_gives_the_samples_of_a_whole_one(rig):
+    rig.reset()
+    whole = rig.engine.generate(PROMPTS, INTERRUPTED, KEY)
+    assert go_on(rig, PROMPTS) == whole
+    answered = tuple(replace(s, pending_text="1|") if s.is_active else s for s in whole)
+    assert go_on(rig, answered) == rig.engine.generate(answered, INTERRUPTED, KEY)
+
+
+@pytest.mark.slow
+def test_other_weights_and_generations_in_between_change_no_bit(rig):
+    rig.reset()
+    whole = rig.engine.generate(PROMPTS, INTERRUPTED, KEY)
+
+    def between():
+        rig.reset(rig.other_folder)
+        rig.engine.generate(PROMPTS[::-1], OPTIONS, KEY)
+        rig.reset()
+
+    assert go_on(rig, PROMPTS, between) == whole
+
+
+def test_what_was_discarded_is_drawn_again_to_the_same_tokens(rig):
+    rig.reset()
+    whole = rig.engine.generate(PROMPTS, INTERRUPTED, KEY)
+    found = rig.draw_a_token("first", PROMPTS, INTERRUPTED)
+    found = rig.draw_a_token("second", found, INTERRUPTED)
+    assert {found.samples[row].turn for row in found.rows} == {0}
+    rig.engine.discard("second")
+    assert go_on(rig, found) == whole
+
+
+@pytest.mark.parametrize("limits", [{"top_k": 1}, {"top_p": 1e-6}])
+def test_the_narrowest_truncation_leaves_the_greedy_token(rig, limits):
+    rig.reset()
+    greedy = rig.engine.generate(PROMPTS, replace(OPTIONS, temperature=0.0), KEY)
+    samples = rig.engine.generate(PROMPTS, replace(OPTIONS, **limits), KEY)
+    assert [s.token_ids for s in samples] == [s.token_ids for s in greedy]
+    assert all(value == 0 for s in samples for value in s.logprobs)
+
+
+@pytest.mark.parametrize("limits", [{"top_k": -1}, {"top_p": 0.0}, {"top_p": 1.5}])
+def test_a_truncation_out_of_range_is_refused(rig, limits):
+    with pytest.raises(EngineError, match="top_"):
+        rig.engine.generate(PROMPTS, replace(OPTIONS, **limits), KEY)
 
 
 def test_a_prompt_longer_than_the_context_is_refused(rig):

@@ -10,7 +10,7 @@ import pytest
 
 from dataflow.calls import TrainOptions
 from plexrl.engines.child_environment import child_environment
-from plexrl.engines.protocol import ModelSource
+from plexrl.engines.protocol import Break, ModelSource
 from plexrl.engines.remote import EngineProcess
 from plexrl.engines.torch_engine import TorchEngine
 from plexrl.errors import EngineError, ModelFolderError
@@ -20,10 +20,18 @@ from tests.plexrl.engines.conformance import KEY, OPTIONS, PROMPTS, Rig
 pytestmark = pytest.mark.slow
 
 
+class RemoteRig(Rig):
+    """Rig of an engine that is told to stop from outside."""
+
+    def draw_a_token(self, name, inputs, options=OPTIONS):
+        self.engine.stop(name)
+        return self.engine.generate_until(name, inputs, options, KEY)
+
+
 @pytest.fixture(scope="module")
 def rig(base_folder, other_folder):
     with EngineProcess(ModelSource(base_folder)) as engine:
-        yield Rig(engine, base_folder, other_folder, lambda arena: arena)
+        yield RemoteRig(engine, base_folder, other_folder, lambda arena: arena)
 
 
 @pytest.fixture
@@ -48,6 +56,24 @@ def test_results_are_those_of_an_engine_in_this_process(rig):
     assert rig.engine.weights_sha256() == local.weights_sha256()
 
 
+def test_another_engine_goes_on_with_what_a_dead_one_began(rig):
+    local = TorchEngine(ModelSource(rig.folder), "cpu")
+    rig.reset()
+    found = rig.draw_a_token("lost", PROMPTS)
+    assert found.rows
+    whole = local.generate(PROMPTS, OPTIONS, KEY)
+    assert local.generate_until(Break("here", lambda: False), found, OPTIONS, KEY) == whole
+    rig.engine.discard("lost")
+
+
+def test_a_stop_that_comes_too_late_means_nothing(rig):
+    rig.reset()
+    whole = rig.engine.generate(PROMPTS, OPTIONS, KEY)
+    rig.engine.stop("over")
+    assert rig.engine.generate_until("next", PROMPTS, OPTIONS, KEY) == whole
+    assert rig.engine.generate(PROMPTS, OPTIONS, KEY) == whole
+
+
 def test_the_engine_runs_elsewhere_with_one_thread(rig):
     assert rig.engine.pid != os.getpid()
     assert rig.engine.is_alive
@@ -55,8 +81,8 @@ def test_the_engine_runs_elsewhere_with_one_thread(rig):
 
 def test_an_arena_is_mapped_once_and_can_be_given_back(rig):
     arena = rig.new_arena()
-    rig.engine.attach(arena)
-    rig.engine.attach(arena)
+    rig.engine.store(arena)
+    rig.engine.store(arena)
     rig.reset()
     rig.engine.store(arena)
     assert bytes(arena.view) == rig.stored()

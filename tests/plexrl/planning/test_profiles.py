@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from plexrl.planning.facts import PlannedJob
@@ -158,3 +160,30 @@ def test_a_gangs_lease_told_for_each_of_its_groups_counts_once():
     for _ in range(2):
         profile.observe(lease("roll", 0, 0.0, 0.5))
     assert profile._ops["roll"].busy.num_seen == 1
+
+
+def test_a_function_in_several_leases_counts_as_one():
+    profile, straight = JobProfile(HINTED), JobProfile(HINTED)
+    now_s = 0.0
+    for iteration in range(4):
+        first = replace(lease("roll", iteration, now_s, 0.5, outcome="yielded"), id=f"r{iteration}")
+        last = replace(lease("roll", iteration, now_s + 2.0, 0.75), id=f"r{iteration}")
+        train = lease("train", iteration, now_s + 3.0, 0.5)
+        for record in (first, last, train):
+            profile.observe(record)
+        straight.observe(lease("roll", iteration, now_s + 1.5, 1.25, ready_s=now_s))
+        straight.observe(train)
+        now_s += 4.0
+    assert profile.estimates() == straight.estimates()
+    assert profile.held_s("roll") == 1.25
+    assert profile.iteration.last == straight.iteration.last == 4.0
+
+
+def test_what_a_lost_function_had_served_does_not_count():
+    profile = JobProfile(HINTED)
+    for turn, (outcome, length_s) in enumerate(
+        (("yielded", 5.0), ("lost", 1.0), ("done", 0.5), ("done", 0.5))
+    ):
+        record = lease("roll", 0, 10.0 * turn, length_s, outcome=outcome)
+        profile.observe(replace(record, id="r"))
+    assert profile.held_s("roll") == 0.5

@@ -66,3 +66,23 @@ def test_only_a_function_that_waits_may_be_withdrawn(ledger):
     ledger.ready("f", 104.0)
     assert ledger.may_withdraw("f")
     assert not ledger.may_withdraw("unknown")
+
+
+def test_a_yielded_lease_is_kept_and_what_was_served_counts_until_the_end(ledger):
+    record = ledger.ended(ended(outcome=Outcome.YIELDED))
+    assert record.outcome is Outcome.YIELDED
+    assert ledger["f"].served_s == record.busy_s == 1.5
+    ledger.ready("f", 103.0)
+    ledger.started("f", 104.0)
+    assert ledger["f"].served_s == 1.5
+    ledger.ended(ended(started_s=104.0, ended_s=105.0))
+    assert ledger["f"].served_s == 0.0
+
+
+def test_what_was_served_is_lost_with_the_group(ledger):
+    ledger.ended(ended(outcome=Outcome.YIELDED))
+    ledger.ready("f", 103.0)
+    ledger.admitted("f", "g")
+    ledger.started("f", 104.0)
+    ledger.lost("g", 105.0)
+    assert ledger["f"].served_s == 0.0

@@ -3,11 +3,13 @@
 from dataclasses import replace
 
 import pytest
+import torch
 
 from dataflow.calls import GenerateOptions
 from dataflow.samples import EndReason
 from plexrl.core.layout import ROLE_WEIGHTS
-from plexrl.engines.protocol import DrawKey
+from plexrl.engines.protocol import DrawKey, Interrupted
+from plexrl.engines.truncation import truncate
 from tests.plexrl.engines.conformance import (  # noqa: F401
     KEY,
     LETTERS,
@@ -73,6 +75,30 @@ def test_a_tool_turn_does_not_depend_on_order(rig):
     together = by_name(rig.engine.generate(answered, OPTIONS, KEY))
     backwards = by_name(rig.engine.generate(answered[::-1], OPTIONS, KEY))
     assert same([backwards[name] for name in together], list(together.values()))
+
+
+def test_a_generation_interrupted_and_gone_on_with_gives_the_samples_of_a_whole_one(rig):
+    rig.reset()
+    options = replace(OPTIONS, stop=LETTERS, max_new_tokens=8)
+    whole = rig.engine.generate(PROMPTS, options, KEY)
+    rig.engine.stop("once")
+    found = rig.engine.generate_until("once", PROMPTS, options, KEY)
+    assert isinstance(found, Interrupted)
+    ended = [s for row, s in enumerate(found.samples) if row not in found.rows]
+    assert all(s.turn == 1 for s in ended)
+    assert same(rig.engine.generate_until("rest", found, options, KEY), whole)
+
+
+def test_truncated_samples_have_the_logprobs_of_the_distribution_drawn_from(rig):
+    rig.reset()
+    options = replace(OPTIONS, temperature=0.7, top_k=6, top_p=0.8)
+    for sample in rig.engine.generate(PROMPTS, options, KEY):
+        context = list(sample.prompt_token_ids)
+        for token, logprob in zip(sample.token_ids, sample.logprobs, strict=True):
+            logits_1V = rig.torch._network.model(torch.tensor([context])).logits[:, -1] / 0.7
+            expected_V = truncate(logits_1V, 6, 0.8).log_softmax(-1)[0]
+            assert logprob == pytest.approx(float(expected_V[token]), abs=1e-4)
+            context.append(token)
 
 
 def test_a_stop_text_of_several_characters_ends_a_turn(rig):
