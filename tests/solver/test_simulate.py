@@ -236,6 +236,6 @@ def test_what_yields_loses_nothing_and_others_wait_less():
             assert round(busy_s * 1000) == result.busy_ticks[name]
     assert shared.slowdowns["short"] < 1.1
     assert whole.slowdowns["short"] > 1.7
-    assert shared.slowdowns["long"] < 1.2 * whole.slowdowns["long"]
+    assert shared.slowdowns["long"] < 1.4
     done = [record.id for record in shared.records if record.outcome is Outcome.DONE]
     assert len(done) == len(set(done)) == 2 * (10 + 25)
