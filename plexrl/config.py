@@ -41,7 +41,8 @@ class StateConfig:
     """Where states are kept, and how much room they have."""
 
     store: str = "plexrl-store"
-    """Folder of the Zarr store; beside the work, so that a later run finds it."""
+    """Folder of the Zarr store; beside the work, so that a later run finds it. Or a URL such as
+    ``s3://bucket/prefix``; what its service needs to know comes from the environment."""
     host_budget_bytes: int = 64 << 20
     """Host memory for states of one group, in bytes. Some six states of the tiny example model; a
     real model says in its error how much it needs."""
@@ -58,6 +59,11 @@ class StateConfig:
     def __post_init__(self) -> None:
         if not self.store:
             raise ConfigError("plexrl.state.store is empty; name a folder for the Zarr store")
+        if self.store.startswith("memory:"):
+            raise ConfigError(
+                f"plexrl.state.store is {self.store}, memory that each process has of its own; "
+                "name a folder, or a URL that all workers reach"
+            )
         _at_least("state", self, ("host_budget_bytes", "keep_durable"), 1)
         _positive("state", self, ("pressure_timeout_s",))
 

@@ -7,7 +7,6 @@ import signal
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 from types import FrameType
 
 import typer
@@ -22,7 +21,7 @@ FINE, FAILED, BAD_INPUT, INTERRUPTED = 0, 1, 2, 130
 
 
 @contextmanager
-def guarded(console: Console, *, is_json: bool, store: Path | None = None) -> Iterator[None]:
+def guarded(console: Console, *, is_json: bool, store: str | None = None) -> Iterator[None]:
     """Run a command; errors users can cause become one line and an exit status.
 
     Parameters
@@ -50,7 +49,7 @@ def guarded(console: Console, *, is_json: bool, store: Path | None = None) -> It
         signal.signal(signal.SIGTERM, previous)
 
 
-def _how_to_go_on(store: Path | None) -> str:
+def _how_to_go_on(store: str | None) -> str:
     names = () if store is None else JobRegistry(store).unfinished()
     if not names:
         return "nothing is left to go on with"

@@ -63,7 +63,7 @@ def demo(
     """Three jobs learn on one group, first each alone, then together."""
     console = Console(stderr=True)
     store = demonstration.store_of(output)
-    with guarded(console, is_json=is_json, store=store):
+    with guarded(console, is_json=is_json, store=str(store)):
         folder = OutputFolder(output)
         report = demonstration.run_demo(
             folder, console, iterations=iterations, seed=seed, is_fresh=fresh
@@ -75,7 +75,7 @@ def demo(
 def run(
     files: Annotated[list[Path], typer.Argument(help="Job files (YAML), one job each.")],
     groups: Groups = 1,
-    store: Annotated[Path, typer.Option(help="Folder of the Zarr store.")] = Path("plexrl-store"),
+    store: Annotated[str, typer.Option(help="Folder or URL of the Zarr store.")] = "plexrl-store",
     output: Output = Path("plexrl-output"),
     compare: Annotated[
         bool, typer.Option("--compare", help="Run each job alone first, and compare.")
@@ -97,7 +97,7 @@ def run(
 
 @app.command()
 def resume(
-    store: Annotated[Path, typer.Argument(help="Folder of the store that was in use.")],
+    store: Annotated[str, typer.Argument(help="Folder or URL of the store that was in use.")],
     groups: Groups = 1,
     output: Output = Path("plexrl-output"),
     is_json: Json = False,
@@ -131,14 +131,14 @@ def version() -> None:
     sys.stdout.write(f"{plexrl.__version__}\n")
 
 
-def _refuse_known(store: Path, jobs: Sequence[JobSpec]) -> None:
+def _refuse_known(store: str, jobs: Sequence[JobSpec]) -> None:
     """Raise if the store knows one of the jobs: a new run must not go on from its states."""
     registry = JobRegistry(store)
     for job in jobs:
         if job.name in registry.names():
             raise JobError(
                 f"the store {store} already holds job {job.name!r}; go on with it by "
-                f"'plexrl resume {store}', or give the job another name, or --store another folder"
+                f"'plexrl resume {store}', or give the job another name, or --store another place"
             )
 
 
@@ -159,10 +159,10 @@ def _read_jobs(files: list[Path], console: Console) -> list[JobSpec]:
     return jobs
 
 
-def _unfinished_jobs(store: Path) -> list[JobSpec]:
+def _unfinished_jobs(store: str) -> list[JobSpec]:
     registry = JobRegistry(store)
     if not registry.names():
-        raise InputError(f"{store} holds no jobs; name the folder that --store named")
+        raise InputError(f"{store} holds no jobs; name what --store named")
     names = registry.unfinished()
     if not names:
         raise InputError(f"every job in {store} has finished: {', '.join(registry.names())}")

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -26,7 +25,7 @@ def register(app: typer.Typer) -> None:
 
 
 def samples(
-    store: Annotated[Path, typer.Argument(help="Folder of the store.")],
+    store: Annotated[str, typer.Argument(help="Folder or URL of the store.")],
     job: Annotated[str, typer.Argument(help="Name of the job.")],
     iteration: Annotated[
         int | None,

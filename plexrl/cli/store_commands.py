@@ -20,15 +20,15 @@ store_app = typer.Typer(
 Json = Annotated[
     bool, typer.Option("--json", help="Print one JSON object on standard output, nothing else.")
 ]
-Store = Annotated[Path, typer.Argument(help="Folder of the store.")]
+Store = Annotated[str, typer.Argument(help="Folder or URL of the store.")]
 State = Annotated[str, typer.Argument(help="JOB/MODEL or JOB/MODEL@VERSION.")]
 
 
 @store_app.command("ls")
-def ls(folder: Store, is_json: Json = False) -> None:
+def ls(where: Store, is_json: Json = False) -> None:
     """List jobs, models and versions."""
     with guarded(Console(stderr=True), is_json=is_json):
-        rows = stores.listing(folder)
+        rows = stores.listing(where)
         if is_json:
             _print_json({"states": rows})
         else:
@@ -36,10 +36,10 @@ def ls(folder: Store, is_json: Json = False) -> None:
 
 
 @store_app.command("check")
-def check(folder: Store, is_json: Json = False) -> None:
+def check(where: Store, is_json: Json = False) -> None:
     """Read every version back and compare it with its checksums."""
     with guarded(Console(stderr=True), is_json=is_json):
-        findings = stores.check(folder)
+        findings = stores.check(where)
         if is_json:
             rows = [{"state": str(f.ref), "nbytes": f.nbytes, "damage": f.damage} for f in findings]
             _print_json({"findings": rows})
@@ -51,7 +51,7 @@ def check(folder: Store, is_json: Json = False) -> None:
 
 @store_app.command("gc")
 def gc(
-    folder: Store,
+    where: Store,
     keep: Annotated[
         int, typer.Option(min=1, help="Newest versions of each model that stay.")
     ] = stores.KEEP_VERSIONS,
@@ -59,7 +59,7 @@ def gc(
 ) -> None:
     """Delete old versions, damaged ones moved aside, and remains of crashes."""
     with guarded(Console(stderr=True), is_json=is_json):
-        cleared = stores.collect(folder, keep)
+        cleared = stores.collect(where, keep)
         if is_json:
             _print_json({"jobs": [job.to_json() for job in cleared]})
         else:
@@ -68,7 +68,7 @@ def gc(
 
 @store_app.command("export")
 def export(
-    folder: Store,
+    where: Store,
     state: State,
     output: Annotated[Path, typer.Argument(help="Folder to write; new or empty.")],
     base: Annotated[
@@ -79,13 +79,13 @@ def export(
 ) -> None:
     """Write the weights of a version as a Hugging Face folder."""
     with guarded(Console(stderr=True), is_json=is_json):
-        manifest = stores.export(folder, state, output, base)
+        manifest = stores.export(where, state, output, base)
         _tell(f"{manifest.ref} as {output}", {"state": str(manifest.ref)}, output, is_json=is_json)
 
 
 @store_app.command("import")
 def import_(
-    folder: Store,
+    where: Store,
     source: Annotated[
         Path,
         typer.Argument(
@@ -97,12 +97,12 @@ def import_(
 ) -> None:
     """Bring weights that others wrote into the store."""
     with guarded(Console(stderr=True), is_json=is_json):
-        manifest = stores.bring_in(folder, source, state)
+        manifest = stores.bring_in(where, source, state)
         facts = {"state": str(manifest.ref), "nbytes": manifest.layout.nbytes}
-        _tell(f"{source} as {manifest.ref}", facts, folder, is_json=is_json)
+        _tell(f"{source} as {manifest.ref}", facts, where, is_json=is_json)
 
 
-def _tell(text: str, facts: dict[str, object], place: Path, *, is_json: bool) -> None:
+def _tell(text: str, facts: dict[str, object], place: Path | str, *, is_json: bool) -> None:
     if is_json:
         _print_json({**facts, "output": str(place)})
     else:

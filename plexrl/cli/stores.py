@@ -15,10 +15,12 @@ from plexrl.cli.live import megabytes
 from plexrl.clock import system_clock
 from plexrl.core.states import Manifest, StateRef
 from plexrl.errors import InputError, StoreError
-from plexrl.runtime.registry import JobRegistry, states_folder
+from plexrl.runtime.registry import JobRegistry, states_of
 from plexrl.state.exporting import export_state
 from plexrl.state.importing import import_state
-from plexrl.state.zarr_store import Collected, Finding, ZarrStore
+from plexrl.state.opening import open_store
+from plexrl.state.places import is_url
+from plexrl.state.store import Collected, Finding, Store
 
 KEEP_VERSIONS = 2
 """As running jobs do: the newest, and the one before should the newest be damaged."""
@@ -47,26 +49,26 @@ class Cleared:
 
 
 @contextmanager
-def opened(folder: Path) -> Iterator[ZarrStore]:
-    """The Zarr store of a folder, claimed by nobody and changed by nobody.
+def opened(where: str | Path) -> Iterator[Store]:
+    """The Zarr store of a folder or at a URL, claimed by nobody and changed by nobody.
 
     Raises
     ------
     InputError
         No store is there.
     """
-    states = states_folder(folder)
-    if not states.is_dir():
-        raise InputError(f"{folder} is no PlexRL store: it has no folder {states.name!r}")
-    with ZarrStore(states, read_only=True) as store:
+    states = states_of(where)
+    if not is_url(where) and not Path(states).is_dir():
+        raise InputError(f"{where} is no PlexRL store: it has no folder 'states'")
+    with open_store(states, read_only=True) as store:
         yield store
 
 
-def listing(folder: Path) -> list[dict[str, object]]:
+def listing(where: str | Path) -> list[dict[str, object]]:
     """One row per job and model: versions, bytes of the newest, and how the job stands."""
-    registry = JobRegistry(folder)
+    registry = JobRegistry(where)
     rows: list[dict[str, object]] = []
-    with opened(folder) as store:
+    with opened(where) as store:
         for job in sorted({*store.jobs(), *registry.names()}):
             for model in store.models(job):
                 versions = store.versions(job, model)
@@ -90,18 +92,18 @@ def _state(error: str | None) -> str:
     return f"failed: {error.strip().splitlines()[0]}" if error.strip() else "finished"
 
 
-def check(folder: Path) -> tuple[Finding, ...]:
+def check(where: str | Path) -> tuple[Finding, ...]:
     """Read every version back and compare it with its checksums."""
-    with opened(folder) as store:
+    with opened(where) as store:
         return store.check()
 
 
-def collect(folder: Path, keep: int) -> tuple[Cleared, ...]:
+def collect(where: str | Path, keep: int) -> tuple[Cleared, ...]:
     """Delete what no job needs; a job that another process writes is left alone."""
-    with opened(folder) as store:
+    with opened(where) as store:
         jobs = store.jobs()
     cleared: list[Cleared] = []
-    with ZarrStore(states_folder(folder), shared=True) as store:
+    with open_store(states_of(where), shared=True) as store:
         for job in jobs:
             try:
                 cleared.append(Cleared(job, store.collect(job, keep), ""))
@@ -127,7 +129,7 @@ def parse_state(text: str) -> tuple[str, str, int | None]:
     return job, model, int(version) if version else None
 
 
-def export(folder: Path, state: str, output: Path, base: Path | None) -> Manifest:
+def export(where: str | Path, state: str, output: Path, base: Path | None) -> Manifest:
     """Write the weights of a version, by default the newest, as a Hugging Face folder.
 
     Raises
@@ -136,30 +138,28 @@ def export(folder: Path, state: str, output: Path, base: Path | None) -> Manifes
         There is no such model, or its base model is unknown.
     """
     job, model, version = parse_state(state)
-    with opened(folder) as store:
+    with opened(where) as store:
         if version is None:
             latest = store.latest(job, model)
             if latest is None:
-                raise InputError(
-                    f"{folder} holds no version of {job}/{model}; try: plexrl store ls"
-                )
+                raise InputError(f"{where} holds no version of {job}/{model}; try: plexrl store ls")
             version = latest.ref.version
-        chosen = base or _base_of(folder, job, model)
+        chosen = base or _base_of(where, job, model)
         return export_state(store, StateRef(job, model, version), chosen, output)
 
 
-def _base_of(folder: Path, job: str, model: str) -> Path:
-    registry = JobRegistry(folder)
+def _base_of(where: str | Path, job: str, model: str) -> Path:
+    registry = JobRegistry(where)
     if job not in registry.names():
         raise InputError(f"the base model of {job}/{model} is not known; name it with --base")
     spec = cloudpickle.loads(registry.spec(job))
     return Path(spec.models[model].folder)
 
 
-def bring_in(folder: Path, source: Path, state: str) -> Manifest:
+def bring_in(where: str | Path, source: Path, state: str) -> Manifest:
     """Commit the tensors of a file or folder as a version, by default version 0."""
     job, model, version = parse_state(state)
-    with ZarrStore(states_folder(folder), shared=True) as store:
+    with open_store(states_of(where), shared=True) as store:
         return import_state(
             store, StateRef(job, model, version or 0), source, now_unix_s=system_clock()
         )

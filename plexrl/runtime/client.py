@@ -34,6 +34,7 @@ from plexrl.runtime.messages import CommittedModel, Submission, Trace, pack, unp
 from plexrl.runtime.plugin import PLUGIN_NAME, PlexRLScheduler
 from plexrl.runtime.rollout_engines import check_rollout_engines
 from plexrl.runtime.worker_plugin import PlexRLWorker
+from plexrl.state.places import absolute
 
 WAIT_S = 5.0
 """Seconds the scheduler may take to answer one wait: longer ones are asked for again, so that a
@@ -265,17 +266,17 @@ class Cluster:
     def _start(self) -> None:
         """Put PlexRL into the scheduler and the workers."""
         # Workers may run in other folders.
-        store = str(Path(self.settings.state.store).absolute())
-        state = replace(self.settings.state, store=store)
+        state = replace(self.settings.state, store=absolute(self.settings.state.store))
+        run_id = new_run_id()
         self.client.register_plugin(
             PlexRLScheduler(
                 self.settings.planning,
                 state.host_budget_bytes,
-                new_run_id(),
+                run_id,
                 faces=self.settings.cluster.faces,
             )
         )
-        self.client.register_plugin(PlexRLWorker(state, self.settings.engines))
+        self.client.register_plugin(PlexRLWorker(state, self.settings.engines, run_id))
 
     def submit(self, job: JobSpec, *, resume: bool = False) -> Run:
         """Start a job.

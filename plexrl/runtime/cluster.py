@@ -17,6 +17,8 @@ from plexrl.runtime import undisturbed
 from plexrl.runtime.client import Cluster
 from plexrl.runtime.configuration import Settings, read
 from plexrl.runtime.gate import RESOURCE_PREFIX
+from plexrl.runtime.registry import states_of
+from plexrl.state.opening import check_usable
 
 CLOSE_TIMEOUT_S = 30.0
 """Seconds the workers may take to write what is committed and to end their engines."""
@@ -51,7 +53,7 @@ class LocalCluster(Cluster):
     cpu_workers
         Workers for rewards, tools and drivers.
     store
-        Folder of the Zarr store.
+        Folder of the Zarr store, or a URL such as ``s3://bucket/prefix``.
     host_budget_bytes
         Host memory for states, per group.
     planning
@@ -79,6 +81,7 @@ class LocalCluster(Cluster):
         dashboard_address: str | None = "127.0.0.1:0",
     ) -> None:
         settings = _settings(groups, cpu_workers, store, host_budget_bytes, planning)
+        check_usable(states_of(settings.state.store))
         with dask.config.set(DASK_SETTINGS):
             self._dask = _Workers(
                 workers=_worker_specs(settings),

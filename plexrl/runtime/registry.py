@@ -10,8 +10,11 @@ states::
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
+
+from plexrl.errors import InputError
+from plexrl.state.documents import open_documents
+from plexrl.state.places import below
 
 SPEC = ".spec"
 END = ".end"
@@ -19,31 +22,36 @@ CANCELLED = "cancelled"
 """End of a job that its user cancelled: it is not resumed."""
 
 
-def states_folder(store: str | Path) -> Path:
-    """Where the Zarr store of states lies."""
-    return Path(store) / "states"
+def states_of(store: str | Path) -> str:
+    """Where the Zarr store of states lies: path of a folder, or URL."""
+    return below(store, "states")
 
 
 class JobRegistry:
-    """Jobs of one store; every write is one rename."""
+    """Jobs of one store, a folder or a URL; every write is one step.
+
+    Raises
+    ------
+    StoreError
+        The store cannot be opened, read or written; of every method too.
+    """
 
     def __init__(self, store: str | Path) -> None:
-        self._folder = Path(store) / "jobs"
+        self._documents = open_documents(below(store, "jobs"))
 
     def save(self, name: str, spec: bytes) -> None:
         """Note a job that runs."""
-        self._write(name + SPEC, spec)
-        (self._folder / (name + END)).unlink(missing_ok=True)
+        self._documents.put(name + SPEC, spec)
+        self._documents.delete(name + END)
 
     def end(self, name: str, error: str) -> None:
         """Note that a job ended: with an error, or finished where that is empty."""
-        self._write(name + END, error.encode())
+        self._documents.put(name + END, error.encode())
 
     def names(self) -> tuple[str, ...]:
         """All jobs, sorted."""
-        if not self._folder.is_dir():
-            return ()
-        return tuple(sorted(p.name.removesuffix(SPEC) for p in self._folder.glob("*" + SPEC)))
+        names = self._documents.names()
+        return tuple(sorted(n.removesuffix(SPEC) for n in names if n.endswith(SPEC)))
 
     def unfinished(self) -> tuple[str, ...]:
         """Jobs to go on with: interrupted ones and failed ones."""
@@ -51,15 +59,18 @@ class JobRegistry:
 
     def error(self, name: str) -> str | None:
         """Why a job ended; empty if it finished, None if it has not ended."""
-        path = self._folder / (name + END)
-        return path.read_text(encoding="utf-8") if path.exists() else None
+        content = self._documents.get(name + END)
+        return None if content is None else content.decode()
 
     def spec(self, name: str) -> bytes:
-        """A job's description, by cloudpickle."""
-        return (self._folder / (name + SPEC)).read_bytes()
+        """A job's description, by cloudpickle.
 
-    def _write(self, name: str, data: bytes) -> None:
-        self._folder.mkdir(parents=True, exist_ok=True)
-        temporary = self._folder / f".{name}.{os.getpid()}"
-        temporary.write_bytes(data)
-        temporary.replace(self._folder / name)
+        Raises
+        ------
+        InputError
+            The store holds no job of this name.
+        """
+        content = self._documents.get(name + SPEC)
+        if content is None:
+            raise InputError(f"the store holds no job {name!r}")
+        return content

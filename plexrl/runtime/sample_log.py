@@ -10,16 +10,16 @@ from __future__ import annotations
 
 import json
 import logging
-import os
-import shutil
 from collections.abc import Iterable, Mapping, Sequence
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 
 from distributed import get_worker
 
 from dataflow import batches
 from dataflow.samples import Sample
-from plexrl.errors import InputError
+from plexrl.errors import InputError, StoreError
+from plexrl.state.documents import open_documents
+from plexrl.state.places import below
 
 ACTOR = "actor"
 """Whose samples are meant where nobody says."""
@@ -30,19 +30,18 @@ logger = logging.getLogger("plexrl.samples")
 
 
 class SampleLog:
-    """Samples of the jobs of one store; every write is one rename."""
+    """Samples of the jobs of one store, a folder or a URL; every write is one step.
+
+    It travels with the nodes that write, so it opens the store anew each time.
+    """
 
     def __init__(self, store: str | Path) -> None:
-        self._folder = Path(store) / "samples"
+        self._where = below(store, "samples")
 
     def write(self, job: str, source: str, iteration: int, rows: Iterable[Row]) -> None:
         """Keep the rows of an iteration; those of an earlier attempt are replaced."""
-        target = self._path(job, source, iteration)
-        target.parent.mkdir(parents=True, exist_ok=True)
-        temporary = target.with_name(f".{target.name}.{os.getpid()}")
         lines = "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows)
-        temporary.write_text(lines, encoding="utf-8")
-        temporary.replace(target)
+        open_documents(self._where).put(_name(job, source, iteration), lines.encode())
 
     def read(self, job: str, iteration: int | None = None, source: str = ACTOR) -> list[Row]:
         """Rows of an iteration, by default of the newest one there is.
@@ -64,19 +63,23 @@ class SampleLog:
                 f"no samples of iteration {chosen} of job {job!r} ({source}) are kept; there are "
                 f"those of {len(known)} iterations from {known[0]} to {known[-1]}"
             )
-        lines = self._path(job, source, chosen).read_text(encoding="utf-8").splitlines()
-        return [json.loads(line) for line in lines]
+        content = open_documents(self._where).get(_name(job, source, chosen)) or b""
+        return [json.loads(line) for line in content.decode().splitlines()]
 
     def iterations(self, job: str, source: str = ACTOR) -> tuple[int, ...]:
         """Iterations whose samples are kept, in order."""
-        return tuple(sorted(int(p.stem) for p in (self._folder / job / source).glob("*.jsonl")))
+        names = open_documents(self._where).names(f"{job}/{source}/")
+        return tuple(sorted(int(PurePosixPath(name).stem) for name in names))
 
     def forget(self, job: str) -> None:
         """Delete all samples of a job: another one begins under its name."""
-        shutil.rmtree(self._folder / job, ignore_errors=True)
+        documents = open_documents(self._where)
+        for name in documents.names(f"{job}/"):
+            documents.delete(name)
 
-    def _path(self, job: str, source: str, iteration: int) -> Path:
-        return self._folder / job / source / f"{iteration:06d}.jsonl"
+
+def _name(job: str, source: str, iteration: int) -> str:
+    return f"{job}/{source}/{iteration:06d}.jsonl"
 
 
 def keep(
@@ -96,7 +99,7 @@ def write_or_warn(log: SampleLog, job: str, source: str, iteration: int, rows: l
     """Write samples; where that fails the job goes on, since looking is worth less than the run."""
     try:
         log.write(job, source, iteration, rows)
-    except OSError as error:
+    except StoreError as error:
         logger.warning("samples of iteration %d of job %s are not kept: %s", iteration, job, error)
 
 

@@ -8,6 +8,8 @@ from __future__ import annotations
 import asyncio
 import logging
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from functools import partial
 from typing import Any
 
 from distributed import Client, Reschedule, Worker, get_worker
@@ -18,18 +20,18 @@ from plexrl.clock import system_clock
 from plexrl.config import EngineConfig, StateConfig
 from plexrl.engines.protocol import ModelSource
 from plexrl.engines.remote import EngineProcess
-from plexrl.errors import StateError
+from plexrl.errors import StateError, StoreError
 from plexrl.runtime import messages
 from plexrl.runtime.driver import JobDriver
 from plexrl.runtime.gate import group_of
 from plexrl.runtime.messages import DriverEvent, pack, unpack
-from plexrl.runtime.registry import CANCELLED, JobRegistry, states_folder
+from plexrl.runtime.registry import CANCELLED, JobRegistry, states_of
 from plexrl.runtime.sample_log import SampleLog
 from plexrl.services.reports import JobLetGo, Report
 from plexrl.services.rollouts import Stopped
 from plexrl.services.service import GroupService
 from plexrl.state.manager import StateManager
-from plexrl.state.zarr_store import ZarrStore
+from plexrl.state.opening import open_store
 
 logger = logging.getLogger("plexrl.worker")
 
@@ -49,6 +51,8 @@ class PlexRLWorker(WorkerPlugin):
         Where states are kept.
     engines
         Limits of engine processes.
+    holder
+        Name of this run of the cluster, under which it claims jobs in a store at a URL.
 
     Attributes
     ----------
@@ -60,9 +64,10 @@ class PlexRLWorker(WorkerPlugin):
     # Set up again, it would end the services that run.
     idempotent = True
 
-    def __init__(self, state: StateConfig, engines: EngineConfig) -> None:
+    def __init__(self, state: StateConfig, engines: EngineConfig, holder: str) -> None:
         self._state = state
         self._engines = engines
+        self._holder = holder
         self.samples = SampleLog(state.store)
         self._role: _ServiceHost | _DriverHost | None = None
 
@@ -72,7 +77,7 @@ class PlexRLWorker(WorkerPlugin):
         if group is None:
             self._role = _DriverHost(worker, self._state, self.samples)
         else:
-            self._role = _ServiceHost(worker, group, self._state, self._engines)
+            self._role = _ServiceHost(worker, group, self._state, self._engines, self._holder)
 
     async def teardown(self, worker: Worker) -> None:
         """End it: drivers stop, committed versions are written, engines end."""
@@ -86,13 +91,20 @@ class _ServiceHost:
     """A group's service inside its worker."""
 
     def __init__(
-        self, worker: Worker, group: str, state: StateConfig, engines: EngineConfig
+        self,
+        worker: Worker,
+        group: str,
+        state: StateConfig,
+        engines: EngineConfig,
+        holder: str,
     ) -> None:
         self._worker = worker
         self._engines = engines
         self._state = state
         self._pool = ThreadPoolExecutor(1, thread_name_prefix="plexrl-background")
-        self._store = ZarrStore(states_folder(state.store), durable=state.is_synced, shared=True)
+        self._store = open_store(
+            states_of(state.store), durable=state.is_synced, shared=True, holder=holder
+        )
         self._service = GroupService(
             group,
             states=StateManager(
@@ -177,6 +189,8 @@ class _DriverHost:
         self._worker = worker
         self._registry = JobRegistry(state.store)
         self._samples = samples
+        # The registry may lie at the other end of a network, and the loop answers heartbeats.
+        self._clerk = ThreadPoolExecutor(1, thread_name_prefix="plexrl-registry")
         self._client: Client | None = None
         self._drivers: dict[str, asyncio.Task[None]] = {}
         self._live: dict[str, JobDriver] = {}
@@ -194,12 +208,14 @@ class _DriverHost:
 
     async def _run(self, drive: messages.Drive) -> None:
         try:
-            self._registry.save(drive.name, drive.spec)
+            loop = asyncio.get_running_loop()
+            save = partial(self._registry.save, drive.name, drive.spec)
+            await loop.run_in_executor(self._clerk, save)
             client = await self._ensure_client()
             driver = JobDriver(drive, client, self._send, system_clock, self._samples)
             self._live[drive.name] = driver
             await driver.run()
-        except OSError as error:
+        except (OSError, StoreError) as error:
             # Of the registry or the connection: the job must not wait for a driver that is gone.
             self._send(messages.DriverEnded(drive.name, system_clock(), f"no driver: {error}"))
         finally:
@@ -220,20 +236,30 @@ class _DriverHost:
         return self._client
 
     def _send(self, event: DriverEvent) -> None:
+        message = {"op": messages.DRIVER, "payload": pack(event)}
         if isinstance(event, messages.DriverEnded):
-            self._note_end(event.job, event.error)
-        self._worker.batched_send({"op": messages.DRIVER, "payload": pack(event)})
+            # Told only once it is noted: who sees the end may read the registry.
+            noted = self._clerk.submit(self._note_end, event.job, event.error)
+            noted.add_done_callback(
+                lambda _: self._worker.loop.add_callback(self._worker.batched_send, message)
+            )
+        else:
+            self._worker.batched_send(message)
 
     def _note_end(self, job: str, error: str) -> None:
         try:
             self._registry.end(job, error)
-        except OSError:
+        except StoreError:
             logger.exception("the end of job %s is not in the registry", job)
 
     def _stop(self, job: str) -> None:
         """End the driver of a job that was cancelled."""
         # One that is paused has no driver.
-        if self._end_driver(job) or self._registry.error(job) is None:
+        is_ended = self._end_driver(job)
+        self._clerk.submit(self._note_cancelled, job, is_ended=is_ended)
+
+    def _note_cancelled(self, job: str, *, is_ended: bool) -> None:
+        if is_ended or self._registry.error(job) is None:
             self._note_end(job, CANCELLED)
 
     def _order(self, job: str, order: str) -> None:
@@ -256,6 +282,8 @@ class _DriverHost:
             task.cancel()
         if tasks:
             await asyncio.wait(tasks, timeout=STOP_TIMEOUT_S)
+        with suppress(TimeoutError):
+            await asyncio.wait_for(asyncio.to_thread(self._clerk.shutdown), STOP_TIMEOUT_S)
         if self._client is not None:
             await self._client.close()
 

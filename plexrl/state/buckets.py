@@ -99,8 +99,13 @@ class Bucket:
         StoreError
             The service refuses.
         """
+        return self.get_dated(key)[0]
+
+    def get_dated(self, key: str) -> tuple[memoryview, float]:
+        """All bytes of an object and when it was written, in Unix seconds; raises as `get` does."""
         with self.errors("read", key):
-            return memoryview(self._obstore.get(self._store, key).bytes())
+            found = self._obstore.get(self._store, key)
+            return memoryview(found.bytes()), found.meta["last_modified"].timestamp()
 
     def get_range(self, key: str, start: int, stop: int) -> memoryview:
         """Some bytes of an object; raises as `get` does."""
@@ -125,8 +130,19 @@ class Bucket:
             except FileNotFoundError:
                 continue
 
-    def keys(self, prefix: str) -> list[str]:
-        """Keys of all objects below a prefix, sorted."""
+    def sizes(self, prefix: str) -> dict[str, int]:
+        """Key → bytes of all objects below a prefix, in order of key."""
         with self.errors("list", prefix):
             batches = self._obstore.list(self._store, prefix=prefix or None)
-            return sorted(str(row["path"]) for batch in batches for row in batch)
+            rows = {str(row["path"]): int(row["size"]) for batch in batches for row in batch}
+        return dict(sorted(rows.items()))
+
+    def keys(self, prefix: str) -> list[str]:
+        """Keys of all objects below a prefix, sorted."""
+        return list(self.sizes(prefix))
+
+    def folders(self, prefix: str) -> list[str]:
+        """Names one level below a prefix that have objects below them, sorted."""
+        with self.errors("list", prefix):
+            found = self._obstore.list_with_delimiter(self._store, prefix=prefix or None)
+        return sorted(str(path).rstrip("/").rpartition("/")[2] for path in found["common_prefixes"])

@@ -11,12 +11,12 @@ from plexrl.core.states import Manifest, StateRef
 from plexrl.errors import ModelFolderError, StateError
 from plexrl.state.arena import Arena
 from plexrl.state.importing import tensor_views
-from plexrl.state.zarr_store import ZarrStore
+from plexrl.state.store import Store
 
 _CONFIG = "config.json"
 
 
-def export_state(store: ZarrStore, ref: StateRef, base: Path, output: Path) -> Manifest:
+def export_state(store: Store, ref: StateRef, base: Path, output: Path) -> Manifest:
     """Write the weights of a version, with configuration and tokenizer of its base model.
 
     Parameters

@@ -10,7 +10,7 @@ from pathlib import Path
 from urllib.parse import quote, unquote
 
 from plexrl.core.states import StateRef
-from plexrl.errors import IntegrityError, StateError, StoreError
+from plexrl.errors import StoreError
 from plexrl.state import files
 
 FORMAT_VERSION = 1
@@ -218,14 +218,3 @@ class StoreFolder:
     def quarantined(self, job: str, model: str) -> tuple[Path, ...]:
         """Folders of damaged versions of a model."""
         return tuple(sorted(self.model_folder(job, model).glob(f"{QUARANTINE}*")))
-
-    def missing(self, ref: StateRef) -> StateError:
-        """The error for a version that is not here: damaged, or never committed."""
-        if self.is_quarantined(ref):
-            return IntegrityError(
-                f"{ref} was damaged and moved aside in {self.root}; use the last good version"
-            )
-        held = self.versions(ref.job, ref.model)
-        return StoreError(
-            f"{ref} is not in the store {self.root}; it holds versions {list(held) or 'none'}"
-        )

@@ -17,7 +17,7 @@ from plexrl.core.states import Manifest, StateRef
 from plexrl.errors import ModelFolderError
 from plexrl.state.arena import Arena
 from plexrl.state.checksums import digest_of
-from plexrl.state.zarr_store import ZarrStore
+from plexrl.state.store import Store
 
 if TYPE_CHECKING:
     import torch
@@ -143,7 +143,7 @@ def tensor_views(layout: StateLayout, view: memoryview) -> dict[str, torch.Tenso
     }
 
 
-def import_state(store: ZarrStore, ref: StateRef, source: Path, *, now_unix_s: float) -> Manifest:
+def import_state(store: Store, ref: StateRef, source: Path, *, now_unix_s: float) -> Manifest:
     """Commit the tensors of a file or folder as a version of a model.
 
     Parameters

@@ -7,24 +7,34 @@ what the other wrote. Without root document a version does not exist.
 
 from __future__ import annotations
 
-import uuid
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
 from functools import partial
 from types import TracebackType
 from urllib.parse import unquote
 
 from plexrl.core.states import Manifest, StateRef
-from plexrl.errors import IntegrityError, StateError, StoreError
+from plexrl.errors import IntegrityError, StateError
 from plexrl.state.buckets import Bucket
-from plexrl.state.checksums import crc32c, digest_of_grains, grain_checksums
-from plexrl.state.draining import NUM_THREADS, for_all
+from plexrl.state.claims import Claims
+from plexrl.state.draining import NUM_THREADS
 from plexrl.state.folder import QUARANTINE, VERSION_NAME, name_to_path
-from plexrl.state.geometry import CHUNK_BYTES, CRC_BYTES, ChunkSpan, array_spans, zarr_documents
-from plexrl.state.partial import Range, read_grains
-from plexrl.state.record import VersionRecord, record_from_document, record_to_document
+from plexrl.state.geometry import CHUNK_BYTES
+from plexrl.state.partial import Range
+from plexrl.state.record import VersionRecord, record_from_document
+from plexrl.state.store import (
+    Collected,
+    Finding,
+    all_versions,
+    check_buffer,
+    check_same,
+    delete_old,
+    examine,
+    missing,
+    newest_good,
+)
 from plexrl.state.version_files import ROOT_DOCUMENT
+from plexrl.state.version_objects import read_object_ranges, read_objects, write_objects
 
 
 class ObjectStore:
@@ -39,6 +49,10 @@ class ObjectStore:
         E.g. ``s3://bucket/prefix``.
     options
         See `plexrl.state.buckets.Bucket`.
+    read_only
+        Claim nothing, change nothing; damage is reported but not moved aside.
+    holder
+        See `plexrl.state.claims.Claims`.
     chunk_bytes
         Upper size of a chunk object.
 
@@ -53,9 +67,13 @@ class ObjectStore:
         url: str,
         *,
         options: Mapping[str, str] | None = None,
+        read_only: bool = False,
+        holder: str | None = None,
         chunk_bytes: int = CHUNK_BYTES,
     ):
         self._bucket = Bucket(url, options or {})
+        self._read_only = read_only
+        self._claims = Claims(self._bucket, holder, read_only=read_only)
         self._chunk_bytes = chunk_bytes
         self._executor = ThreadPoolExecutor(NUM_THREADS - 1, "plexrl-store")
 
@@ -76,59 +94,25 @@ class ObjectStore:
         return self._bucket.url
 
     def close(self) -> None:
-        """End the threads."""
+        """End the claims and the threads."""
         self._executor.shutdown()
+        self._claims.release_all()
 
     def write(self, manifest: Manifest, view: memoryview) -> int:
         """Commit a version; on return it is visible and as durable as the service is."""
         ref = manifest.ref
-        if len(view) != manifest.layout.nbytes:
-            raise StateError(
-                f"{ref}: the buffer has {len(view)} bytes, its layout {manifest.layout.nbytes}"
-            )
+        check_buffer(manifest, view)
+        self._claims.claim(ref.job)
         if self.contains(ref):
-            return self._keep_existing(manifest)
-        grains = grain_checksums(view)
-        if digest_of_grains(grains, len(view)) != manifest.digest:
-            raise IntegrityError(
-                f"{ref}: the bytes do not have the digest of its manifest; they were changed "
-                "after it was taken"
-            )
-        attempt = f"w{uuid.uuid4().hex[:12]}"
-        spans = tuple(
-            replace(span, name=f"{attempt}/{span.name}")
-            for span in array_spans(manifest.layout, self._chunk_bytes)
-        )
-        folder = _folder(ref)
-        chunks = [chunk for span in spans for chunk in span.chunks()]
-        written = sum(for_all(self._executor, partial(self._put_chunk, folder, view), [chunks]))
-        for path, text in zarr_documents(spans).items():
-            if path != ROOT_DOCUMENT:
-                self._bucket.put(f"{folder}/{path}", text.encode())
-        root = record_to_document(VersionRecord(manifest, spans, grains))
+            check_same(self, manifest)
+            return 0
         try:
-            self._bucket.put(f"{folder}/{ROOT_DOCUMENT}", root, is_new=True)
-        except FileExistsError:
-            self._bucket.delete(self._bucket.keys(f"{folder}/{attempt}/"))
-            return self._keep_existing(manifest)
-        return written + len(root)
-
-    def _put_chunk(self, folder: str, view: memoryview, chunk: ChunkSpan) -> int:
-        padding = bytes(chunk.pad_bytes)
-        content = view[chunk.start : chunk.stop]
-        checksum = crc32c(padding, crc32c(content)).to_bytes(CRC_BYTES, "little")
-        self._bucket.put(f"{folder}/{chunk.key}", b"".join([content, padding, checksum]))
-        return chunk.file_bytes
-
-    def _keep_existing(self, manifest: Manifest) -> int:
-        held = self.manifest(manifest.ref)
-        if held.digest != manifest.digest:
-            raise StoreError(
-                f"{manifest.ref} exists in {self.root} with other bytes (digest "
-                f"{held.digest[:16]}…, not {manifest.digest[:16]}…); a committed version never "
-                "changes: delete it first, or use another job name"
+            return write_objects(
+                self._bucket, _folder(ref), manifest, view, self._chunk_bytes, self._executor
             )
-        return 0
+        except FileExistsError:
+            check_same(self, manifest)
+            return 0
 
     def contains(self, ref: StateRef) -> bool:
         """Whether the version is committed here."""
@@ -145,14 +129,7 @@ class ObjectStore:
         return record
 
     def _missing(self, ref: StateRef) -> StateError:
-        if self._bucket.exists(_aside(ref)):
-            return IntegrityError(
-                f"{ref} was damaged and moved aside in {self.root}; use the last good version"
-            )
-        held = self.versions(ref.job, ref.model)
-        return StoreError(
-            f"{ref} is not in the store {self.root}; it holds versions {list(held) or 'none'}"
-        )
+        return missing(self, ref, is_quarantined=self._bucket.exists(_aside(ref)))
 
     def manifest(self, ref: StateRef) -> Manifest:
         """Manifest of a version; its bytes are not looked at."""
@@ -165,50 +142,30 @@ class ObjectStore:
         """Read a version into a buffer and verify it; only then it may be used."""
         try:
             record = self._record(ref)
-            if len(into) != record.manifest.layout.nbytes:
-                raise StateError(
-                    f"{ref} has {record.manifest.layout.nbytes} bytes, the buffer {len(into)}; "
-                    "give a buffer of its layout"
-                )
-            chunks = [chunk for span in record.spans for chunk in span.chunks()]
-            for_all(self._executor, partial(self._get_chunk, _folder(ref), into), [chunks])
-            if digest_of_grains(grain_checksums(into), len(into)) != record.manifest.digest:
-                raise IntegrityError("its bytes do not have the digest of its manifest")
+            check_buffer(record.manifest, into)
+            self._fetch(record, into)
         except IntegrityError as error:
             raise self._quarantine(ref, error) from error
         return record.manifest
 
-    def _get_chunk(self, folder: str, into: memoryview, chunk: ChunkSpan) -> None:
-        try:
-            content = self._bucket.get(f"{folder}/{chunk.key}")
-        except FileNotFoundError as error:
-            raise IntegrityError(f"chunk {chunk.key} is missing") from error
-        if len(content) != chunk.file_bytes:
-            raise IntegrityError(
-                f"chunk {chunk.key} has {len(content)} bytes, written were {chunk.file_bytes}"
-            )
-        into[chunk.start : chunk.stop] = content[: chunk.stop - chunk.start]
+    def _fetch(self, record: VersionRecord, into: memoryview) -> None:
+        """Read and verify the bytes of a version."""
+        folder = _folder(record.manifest.ref)
+        read_objects(self._bucket, folder, record, into, self._executor)
 
     def read_ranges(self, ref: StateRef, ranges: Sequence[Range], into: memoryview) -> int:
         """Read byte ranges of a version one behind the other into a buffer, and verify them."""
-        folder = _folder(ref)
-
-        def read(chunk: ChunkSpan, buffer: memoryview, offset: int) -> int:
-            try:
-                found = self._bucket.get_range(
-                    f"{folder}/{chunk.key}", offset, offset + len(buffer)
-                )
-            except FileNotFoundError as error:
-                raise IntegrityError(f"chunk {chunk.key} is missing") from error
-            buffer[: len(found)] = found
-            return len(found)
-
         try:
-            return read_grains(self._record(ref), ranges, into, self._executor, read)
+            record = self._record(ref)
+            return read_object_ranges(
+                self._bucket, _folder(ref), record, ranges, into, self._executor
+            )
         except IntegrityError as error:
             raise self._quarantine(ref, error) from error
 
     def _quarantine(self, ref: StateRef, damage: IntegrityError) -> StateError:
+        if self._read_only:
+            return IntegrityError(f"{ref} in {self.root}: {damage}; use an older version")
         key = f"{_folder(ref)}/{ROOT_DOCUMENT}"
         try:
             document = bytes(self._bucket.get(key))
@@ -234,31 +191,23 @@ class ObjectStore:
 
     def latest(self, job: str, model: str) -> Manifest | None:
         """Manifest of the newest version whose manifest is good; None if there is none."""
-        for version in reversed(self.versions(job, model)):
-            try:
-                return self.manifest(StateRef(job, model, version))
-            except IntegrityError:
-                # Moved aside; the older one serves.
-                continue
-        return None
-
-    def _names(self, prefix: str) -> tuple[str, ...]:
-        keys = (key.removeprefix(prefix) for key in self._bucket.keys(prefix))
-        return tuple(sorted({unquote(key.partition("/")[0]) for key in keys if "/" in key}))
+        return newest_good(self, job, model)
 
     def jobs(self) -> tuple[str, ...]:
         """Names of jobs that have states here."""
-        return self._names("")
+        return _names(self._bucket.folders(""))
 
     def models(self, job: str) -> tuple[str, ...]:
         """Names of models of a job that have states here."""
-        return self._names(f"{name_to_path(job)}/")
+        return _names(self._bucket.folders(f"{name_to_path(job)}/"))
 
     def release_job(self, job: str) -> None:
-        """Nothing is claimed: commits are conditional."""
+        """Let another cluster write this job, without waiting until the claim runs out."""
+        self._claims.release(job)
 
     def delete(self, ref: StateRef) -> bool:
-        """Delete a version; the root document goes first."""
+        """Delete a version; the root document goes first. A reader is told that it is gone."""
+        self._claims.claim(ref.job)
         folder = _folder(ref)
         self._bucket.delete([f"{folder}/{ROOT_DOCUMENT}"])
         self._bucket.delete(self._bucket.keys(f"{folder}/"))
@@ -266,10 +215,51 @@ class ObjectStore:
 
     def retain(self, job: str, model: str, keep: int) -> tuple[StateRef, ...]:
         """Delete all but the newest `keep` versions of a model."""
-        if keep < 1:
-            raise StateError(f"retain {keep} versions of {job}/{model}; keep at least 1")
-        old = [StateRef(job, model, version) for version in self.versions(job, model)[:-keep]]
-        return tuple(ref for ref in old if self.delete(ref))
+        return delete_old(self, job, model, keep)
+
+    def collect(self, job: str, keep: int) -> Collected:
+        """Delete what a job needs no more: old versions, damaged ones, remains of crashes."""
+        self._claims.claim(job)
+        deleted: list[StateRef] = []
+        quarantined: list[str] = []
+        nbytes = 0
+        for model in self.models(job):
+            prefix = f"{name_to_path(job)}/{name_to_path(model)}/"
+            before = self._bucket.sizes(prefix)
+            deleted += self.retain(job, model, keep)
+            needed = self._needed(job, model)
+            self._bucket.delete([key for key in before if not key.startswith(needed)])
+            after = self._bucket.sizes(prefix)
+            nbytes += sum(before.values()) - sum(after.values())
+            asides = (key.removeprefix(prefix) for key in before.keys() - after.keys())
+            quarantined += sorted(n.partition("/")[0] for n in asides if n.startswith(QUARANTINE))
+        return Collected(tuple(deleted), tuple(quarantined), nbytes)
+
+    def _needed(self, job: str, model: str) -> tuple[str, ...]:
+        """Prefixes of the objects of all committed versions of a model."""
+        prefixes: list[str] = []
+        for version in self.versions(job, model):
+            ref = StateRef(job, model, version)
+            prefixes.append(f"{_folder(ref)}/{ROOT_DOCUMENT}")
+            try:
+                spans = self._record(ref).spans
+            except IntegrityError:
+                # Which chunks are its own is not known: `check` tells, and a read moves it aside.
+                prefixes.append(f"{_folder(ref)}/")
+                continue
+            prefixes += [f"{_folder(ref)}/{span.name.partition('/')[0]}/" for span in spans]
+        return tuple(prefixes)
+
+    def check(self, ref: StateRef | None = None) -> tuple[Finding, ...]:
+        """Read and verify one version or all; reports, and changes nothing."""
+        return tuple(
+            examine(each, partial(self._record, each), self._fetch)
+            for each in (all_versions(self) if ref is None else [ref])
+        )
+
+
+def _names(folders: list[str]) -> tuple[str, ...]:
+    return tuple(sorted(unquote(name) for name in folders if not name.startswith(".")))
 
 
 def _folder(ref: StateRef) -> str:

@@ -12,44 +12,30 @@ import os
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from threading import Lock
 from types import TracebackType
 
 from plexrl.core.states import Manifest, StateRef
-from plexrl.errors import IntegrityError, StateError, StoreError
+from plexrl.errors import IntegrityError, StateError
 from plexrl.state import files
-from plexrl.state.arena import Arena
 from plexrl.state.draining import NUM_THREADS
 from plexrl.state.folder import QUARANTINE, TRASH, StoreFolder
 from plexrl.state.geometry import CHUNK_BYTES, array_spans
 from plexrl.state.partial import Range, read_ranges
 from plexrl.state.record import VersionRecord
+from plexrl.state.store import (
+    Collected,
+    Finding,
+    all_versions,
+    check_buffer,
+    check_same,
+    delete_old,
+    examine,
+    missing,
+    newest_good,
+)
 from plexrl.state.version_files import ROOT_DOCUMENT, read_bytes, read_record, write_version
-
-
-@dataclass(frozen=True, slots=True)
-class Finding:
-    """Outcome of checking one stored version."""
-
-    ref: StateRef
-    nbytes: int
-    """Bytes of the state; 0 if the manifest cannot be read."""
-    damage: str
-    """What is wrong; empty if every byte is as written."""
-
-
-@dataclass(frozen=True, slots=True)
-class Collected:
-    """What garbage collection removed of one job."""
-
-    versions: tuple[StateRef, ...]
-    """Versions older than those to keep."""
-    quarantined: tuple[str, ...]
-    """Names of folders that held damaged versions."""
-    nbytes: int
-    """Bytes on the disk that both took."""
 
 
 def _clear_half(folder: Path) -> None:
@@ -147,16 +133,16 @@ class ZarrStore:
             The bytes do not have the manifest's digest.
         """
         ref = manifest.ref
-        if len(view) != manifest.layout.nbytes:
-            raise StateError(
-                f"{ref}: the buffer has {len(view)} bytes, its layout {manifest.layout.nbytes}"
-            )
+        check_buffer(manifest, view)
         spans = array_spans(manifest.layout, self._chunk_bytes)
         folder = self._folder.version_folder(ref)
         with self._changes, files.disk_errors(f"write {ref} to", folder):
             self._folder.claim(ref.job)
             if self.contains(ref):
-                written = self._keep_existing(manifest, folder)
+                check_same(self, manifest)
+                written = 0
+                if self._durable:
+                    files.sync_folder(folder)
             else:
                 files.make_folder(folder.parent, durable=self._durable)
                 files.remove_tree(folder)
@@ -171,18 +157,6 @@ class ZarrStore:
                 files.sync_folder(folder.parent)
             return written
 
-    def _keep_existing(self, manifest: Manifest, folder: Path) -> int:
-        held = self.manifest(manifest.ref)
-        if held.digest != manifest.digest:
-            raise StoreError(
-                f"{manifest.ref} exists in {self._root} with other bytes (digest "
-                f"{held.digest[:16]}…, not {manifest.digest[:16]}…); a committed version never "
-                "changes: delete it first, or use another job name"
-            )
-        if self._durable:
-            files.sync_folder(folder)
-        return 0
-
     def contains(self, ref: StateRef) -> bool:
         """Whether the version is committed here."""
         return (self._folder.version_folder(ref) / ROOT_DOCUMENT).exists()
@@ -195,18 +169,21 @@ class ZarrStore:
             try:
                 fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
             except FileNotFoundError:
-                raise self._folder.missing(ref) from None
+                raise self._missing(ref) from None
             try:
                 fcntl.flock(fd, fcntl.LOCK_SH)
                 yield fd
             finally:
                 os.close(fd)
 
+    def _missing(self, ref: StateRef) -> StateError:
+        return missing(self, ref, is_quarantined=self._folder.is_quarantined(ref))
+
     def _record(self, ref: StateRef, folder_fd: int) -> VersionRecord:
         try:
             record = read_record(folder_fd)
         except FileNotFoundError:
-            raise self._folder.missing(ref) from None
+            raise self._missing(ref) from None
         if record.manifest.ref != ref:
             raise IntegrityError(f"its manifest is that of {record.manifest.ref}")
         return record
@@ -225,11 +202,7 @@ class ZarrStore:
         with self._opened(ref) as fd:
             try:
                 record = self._record(ref, fd)
-                if len(into) != record.manifest.layout.nbytes:
-                    raise StateError(
-                        f"{ref} has {record.manifest.layout.nbytes} bytes, "
-                        f"the buffer {len(into)}; give a buffer of its layout"
-                    )
+                check_buffer(record.manifest, into)
                 read_bytes(fd, record, into, self._executor)
             except IntegrityError as error:
                 raise self._quarantine(ref, error) from error
@@ -292,13 +265,7 @@ class ZarrStore:
 
     def latest(self, job: str, model: str) -> Manifest | None:
         """Manifest of the newest version whose manifest is good; None if there is none."""
-        for version in reversed(self.versions(job, model)):
-            try:
-                return self.manifest(StateRef(job, model, version))
-            except IntegrityError:
-                # Moved aside with its reason in the folder's name; the older one serves.
-                continue
-        return None
+        return newest_good(self, job, model)
 
     def jobs(self) -> tuple[str, ...]:
         """Names of jobs that have states here."""
@@ -351,10 +318,7 @@ class ZarrStore:
         tuple
             The versions deleted.
         """
-        if keep < 1:
-            raise StateError(f"retain {keep} versions of {job}/{model}; keep at least 1")
-        old = [StateRef(job, model, version) for version in self.versions(job, model)[:-keep]]
-        return tuple(ref for ref in old if self.delete(ref))
+        return delete_old(self, job, model, keep)
 
     def collect(self, job: str, keep: int) -> Collected:
         """Delete what a job needs no more: old versions, damaged ones, remains of crashes.
@@ -394,26 +358,12 @@ class ZarrStore:
 
     def check(self, ref: StateRef | None = None) -> tuple[Finding, ...]:
         """Read and verify one version or all; reports, and changes nothing."""
-        if ref is not None:
-            return (self._check_one(ref),)
-        return tuple(
-            self._check_one(StateRef(job, model, version))
-            for job in self.jobs()
-            for model in self.models(job)
-            for version in self.versions(job, model)
-        )
+        return tuple(map(self._check_one, all_versions(self) if ref is None else [ref]))
 
     def _check_one(self, ref: StateRef) -> Finding:
         with self._opened(ref) as fd:
-            nbytes = 0
-            try:
-                record = self._record(ref, fd)
-                nbytes = record.manifest.layout.nbytes
-                arena = Arena(nbytes)
-                try:
-                    read_bytes(fd, record, arena.view, self._executor)
-                finally:
-                    arena.close()
-            except IntegrityError as error:
-                return Finding(ref, nbytes, str(error))
-            return Finding(ref, nbytes, "")
+            return examine(
+                ref,
+                lambda: self._record(ref, fd),
+                lambda record, view: read_bytes(fd, record, view, self._executor),
+            )

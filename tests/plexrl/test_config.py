@@ -13,6 +13,7 @@ from plexrl.errors import ConfigError
         (ClusterConfig, "cpu_workers", -1),
         (ClusterConfig, "worker_ttl_s", 0.0),
         (StateConfig, "store", ""),
+        (StateConfig, "store", "memory://states"),
         (StateConfig, "host_budget_bytes", 0),
         (StateConfig, "pressure_timeout_s", float("nan")),
         (EngineConfig, "call_timeout_s", float("inf")),

@@ -1,5 +1,6 @@
 import io
 import json
+from pathlib import Path
 
 import pytest
 import torch
@@ -12,7 +13,7 @@ from plexrl.cli.main import app
 from plexrl.core.layout import pack
 from plexrl.core.states import Manifest, StateRef
 from plexrl.errors import InputError
-from plexrl.runtime.registry import JobRegistry, states_folder
+from plexrl.runtime.registry import JobRegistry, states_of
 from plexrl.state.arena import Arena
 from plexrl.state.checksums import digest_of
 from plexrl.state.zarr_store import ZarrStore
@@ -27,7 +28,7 @@ def folder(tmp_path):
     registry.end("broken", "reward is NaN\ntraceback")
     layout = pack([("w", "weights", "float32", (1000,)), ("m", "optimizer", "float32", (1000,))])
     arena = Arena(layout.nbytes)
-    with ZarrStore(states_folder(tmp_path)) as store:
+    with ZarrStore(states_of(tmp_path)) as store:
         for job in registry.names():
             for version in (0, 1):
                 ref = StateRef(job, "actor", version)
@@ -64,7 +65,8 @@ def test_a_sound_store_is_as_written(folder):
 
 def test_a_flipped_bit_is_found_and_nothing_is_moved(folder):
     chunk = max(
-        (p for p in states_folder(folder).rglob("*") if p.is_file()), key=lambda p: p.stat().st_size
+        (p for p in Path(states_of(folder)).rglob("*") if p.is_file()),
+        key=lambda p: p.stat().st_size,
     )
     damaged = bytearray(chunk.read_bytes())
     damaged[100] ^= 1
@@ -97,7 +99,7 @@ def test_gc_removes_old_versions_and_says_so(folder):
 
 
 def test_gc_leaves_a_job_that_runs_alone(folder):
-    with ZarrStore(states_folder(folder), shared=True) as running:
+    with ZarrStore(states_of(folder), shared=True) as running:
         running.collect("open", 2)
         rows = stores.collect(folder, 1)
     assert [row.collected is None for row in rows] == [False, False, True]

@@ -16,8 +16,10 @@ class FolderBackend:
     def __init__(self, root):
         self.root = root
 
-    def open(self):
-        return ZarrStore(self.root, durable=False, chunk_bytes=CHUNK_BYTES, shared=True)
+    def open(self, *, read_only=False):
+        return ZarrStore(
+            self.root, durable=False, chunk_bytes=CHUNK_BYTES, shared=True, read_only=read_only
+        )
 
     def chunks(self, store, ref):
         folder = store.root / ref.job / ref.model / f"v{ref.version:08d}"
@@ -40,8 +42,10 @@ class ObjectBackend:
         self.url = url
         self.options = options
 
-    def open(self):
-        return ObjectStore(self.url, options=self.options, chunk_bytes=CHUNK_BYTES)
+    def open(self, *, read_only=False):
+        return ObjectStore(
+            self.url, options=self.options, chunk_bytes=CHUNK_BYTES, read_only=read_only
+        )
 
     def chunks(self, store, ref):
         keys = store._bucket.keys(f"{ref.job}/{ref.model}/v{ref.version:08d}/")

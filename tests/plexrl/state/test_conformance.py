@@ -167,6 +167,75 @@ def test_the_state_manager_keeps_its_states_there(opened, states):
         manager.release(fetched.manifest.ref)
 
 
+def spoil(backend, store, ref):
+    chunk = backend.chunks(store, ref)[0]
+    content = bytearray(backend.read(store, chunk))
+    content[3] ^= 1
+    backend.replace(store, chunk, bytes(content))
+
+
+def test_a_check_names_damage_and_changes_nothing(backend, opened, states):
+    for version in range(2):
+        opened.write(*states.make(version=version))
+    spoil(backend, opened, StateRef("job", "actor", 1))
+    for _ in range(2):
+        sound, damaged = opened.check()
+        assert (sound.damage, sound.nbytes) == ("", states.layout.nbytes)
+        assert "digest" in damaged.damage or "checksum" in damaged.damage
+    assert opened.check(REF) == (sound,)
+    assert opened.versions("job", "actor") == (0, 1)
+
+
+def test_collecting_frees_old_and_damaged_versions_and_leaves_the_rest(backend, opened, states):
+    for version in range(4):
+        opened.write(*states.make(version=version))
+    opened.write(*states.make(model="critic"))
+    bad = StateRef("job", "actor", 3)
+    spoil(backend, opened, bad)
+    with pytest.raises(IntegrityError):
+        read_back(opened, bad, states.layout.nbytes)
+    found = opened.collect("job", 2)
+    assert [ref.version for ref in found.versions] == [0]
+    assert len(found.quarantined) == 1
+    assert found.nbytes > 2 * states.layout.nbytes
+    assert backend.chunks(opened, bad) == []
+    assert opened.versions("job", "actor") == (1, 2)
+    assert opened.versions("job", "critic") == (0,)
+    assert {finding.damage for finding in opened.check()} == {""}
+    assert opened.collect("job", 2).nbytes == 0
+
+
+def test_a_job_is_written_by_one_process_at_a_time(backend, opened, states):
+    opened.write(*states.make())
+    with backend.open() as other:
+        for change in (
+            lambda: other.write(*states.make(version=1)),
+            lambda: other.delete(REF),
+            lambda: other.collect("job", 1),
+        ):
+            with pytest.raises(StoreError, match="claimed for writing"):
+                change()
+        other.write(*states.make(job="another"))
+        opened.release_job("job")
+        other.write(*states.make(version=1))
+
+
+def test_a_read_only_store_changes_nothing(backend, opened, states):
+    opened.write(*states.make())
+    with backend.open(read_only=True) as reader:
+        for change in (
+            lambda: reader.write(*states.make(version=1)),
+            lambda: reader.delete(REF),
+            lambda: reader.collect("job", 1),
+        ):
+            with pytest.raises(StoreError, match="read-only"):
+                change()
+        spoil(backend, opened, REF)
+        with pytest.raises(IntegrityError, match="use an older version"):
+            read_back(reader, REF, states.layout.nbytes)
+        assert reader.versions("job", "actor") == (0,)
+
+
 @pytest.mark.slow
 def test_of_two_writers_of_one_version_one_wins_whole(endpoint, tmp_path, states):
     backend = ObjectBackend(f"s3://states/{tmp_path.name}", s3_options(endpoint))

@@ -215,16 +215,6 @@ def test_an_impossible_name_is_refused(store, states, name):
         store.write(*states.make(job=name))
 
 
-def test_retention_keeps_the_newest_versions(store, states):
-    for version in range(5):
-        store.write(*states.make(version=version))
-    deleted = store.retain("job", "actor", 2)
-    assert [ref.version for ref in deleted] == [0, 1, 2]
-    assert store.versions("job", "actor") == (3, 4)
-    with pytest.raises(StateError, match="at least 1"):
-        store.retain("job", "actor", 0)
-
-
 def test_retention_spares_a_version_that_is_being_read(store, states, monkeypatch):
     for version in range(2):
         store.write(*states.make(version=version))
@@ -289,28 +279,3 @@ def test_padding_of_edge_chunks_stays_below_a_page_each():
     assert sum(chunk.stop - chunk.start for chunk in chunks) == layout.nbytes
     assert sum(chunk.pad_bytes for chunk in chunks) < 4096 * len(chunks)
     assert all(chunk.file_bytes == span.chunk_bytes + 4 for chunk in chunks)
-
-
-def test_collection_removes_old_and_damaged_versions_and_keeps_the_newest(store, states):
-    for version in range(4):
-        store.write(*states.make(version=version))
-    damaged = StateRef("job", "actor", 3)
-    flip(version_folder(store, damaged) / "weights" / "c" / "0")
-    with pytest.raises(IntegrityError):
-        read_back(store, damaged, states.layout.nbytes)
-    found = store.collect("job", 2)
-    assert found.versions == (StateRef("job", "actor", 0),)
-    assert found.quarantined == (".quarantine-v00000003-0",)
-    assert found.nbytes > 2 * states.layout.nbytes
-    names = sorted(path.name for path in (store.root / "job" / "actor").iterdir())
-    assert names == ["v00000001", "v00000002"]
-    assert store.collect("job", 2).nbytes == 0
-
-
-def test_collection_leaves_a_job_that_another_process_writes(tmp_path, states):
-    with ZarrStore(tmp_path, shared=True) as one, ZarrStore(tmp_path, shared=True) as two:
-        for version in range(3):
-            one.write(*states.make(version=version))
-        with pytest.raises(StoreError, match="claimed for writing"):
-            two.collect("job", 1)
-        assert one.versions("job", "actor") == (0, 1, 2)
