@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from datetime import timedelta
 from typing import Any
 
 from plexrl.errors import StoreError
@@ -19,6 +20,16 @@ def _obstore() -> Any:  # noqa: ANN401
         raise StoreError(
             "a store at a URL needs the package obstore: pip install 'plexrl[remote]'"
         ) from error
+
+
+_MAX_RETRIES = 5
+RETRY_TIMEOUT = timedelta(seconds=20)
+"""No request is tried again after this: who waits can do better than wait for minutes."""
+
+
+def _brief(error: Exception) -> str:
+    """The first line: the library adds the whole chain of causes."""
+    return str(error).partition("\n")[0].rstrip(" :;")
 
 
 class Bucket:
@@ -42,15 +53,19 @@ class Bucket:
         self.url = url.rstrip("/")
         self._obstore = _obstore()
         http = str(options.get("endpoint", "")).startswith("http://")
-        settings: dict[str, object] = {"client_options": {"allow_http": True}} if http else {}
+        settings: dict[str, object] = {}
+        if not url.startswith("memory:"):
+            settings["retry_config"] = {"max_retries": _MAX_RETRIES, "retry_timeout": RETRY_TIMEOUT}
+        if http:
+            settings["client_options"] = {"allow_http": True}
         if options:
             settings["config"] = dict(options)
         try:
             self._store = self._obstore.store.from_url(url, **settings)
         except (self._obstore.exceptions.BaseError, ValueError, TypeError) as error:
             raise StoreError(
-                f"no store can be opened at {url}: {error}; give s3://, gs:// or az:// with a "
-                "bucket, and options that service knows"
+                f"no store can be opened at {url}: {_brief(error)}; give s3://, gs:// or az:// "
+                "with a bucket, and options that service knows"
             ) from error
 
     @contextmanager
@@ -65,8 +80,8 @@ class Bucket:
             raise FileNotFoundError(key) from error
         except (kinds.BaseError, OSError) as error:
             raise StoreError(
-                f"cannot {action} {self.url}/{key}: {error}; check the URL, the credentials and "
-                "the network, then try again"
+                f"cannot {action} {self.url}/{key}: {_brief(error)}; check the URL, the "
+                "credentials and the network, then try again"
             ) from error
 
     def put(self, key: str, content: bytes | memoryview, *, is_new: bool = False) -> None:
