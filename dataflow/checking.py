@@ -11,6 +11,7 @@ from dask.delayed import Delayed
 
 from dataflow.calls import VersionToken
 from dataflow.errors import PipelineError
+from dataflow.evaluating import evaluation_nodes
 from dataflow.inspect import critical_path, graph_of, llm_nodes
 from dataflow.iteration import RESERVED_NAMES, build_iteration
 from dataflow.jobs import ROLLOUT_ENGINES, JobSpec
@@ -82,6 +83,7 @@ def check_job(job: JobSpec) -> tuple[PlannedOp, ...]:
     _check_names(job)
     _check_numbers(job)
     _check_hints(job)
+    _check_evaluation(job)
     step = first_step(job)
     graph = graph_of(nodes_of(step))
     path = critical_path(graph).nodes
@@ -170,6 +172,31 @@ def _check_hints(job: JobSpec) -> None:
                 f"job {job.name!r}: hint for {op!r} is {seconds!r}; give expected seconds, at "
                 "least 0"
             )
+
+
+def _check_evaluation(job: JobSpec) -> None:
+    """An evaluation asks a model of the job, with numbers in range."""
+    evaluation = job.evaluation
+    if evaluation is None:
+        return
+    where = f"job {job.name!r}: evaluation"
+    if evaluation.model not in job.models:
+        raise PipelineError(
+            f"{where}.model is {evaluation.model!r}; name one of the job's models: "
+            f"{', '.join(map(repr, job.models))}"
+        )
+    for name, least in (("every_iterations", 1), ("num_prompts", 1), ("patience", 1)):
+        value = getattr(evaluation, name)
+        if value is not None and (not isinstance(value, int) or value < least):
+            raise PipelineError(
+                f"{where}.{name} is {value!r}; give a whole number of at least {least}"
+            )
+    for name in ("min_gain", "target"):
+        value = getattr(evaluation, name)
+        if value is not None and not _is_number(value):
+            raise PipelineError(f"{where}.{name} is {value!r}; give a finite number")
+    tokens = {name: VersionToken(job.name, name, 0, "") for name in job.models}
+    evaluation_nodes(job, evaluation, 0, tokens=tokens, versions=dict.fromkeys(tokens, 0))
 
 
 def _is_number(value: object) -> bool:

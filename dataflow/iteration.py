@@ -128,6 +128,8 @@ RESERVED_NAMES = frozenset(name for name in dir(Iteration) if not name.startswit
     "cursor",
     "prompts",
     "models",
+    # What the samples of evaluations are kept under.
+    "evaluation",
 }
 """Names no model may have, since they are attributes of an iteration."""
 
@@ -143,6 +145,7 @@ def build_iteration(
     rollout_versions: Mapping[str, int] | None = None,
     attempt: int = 0,
     run: str = "",
+    sampling: Phase = Phase.ROLLOUT,
 ) -> Iteration:
     """Context of one iteration, to be given to ``job.pipeline``.
 
@@ -164,6 +167,8 @@ def build_iteration(
         How often the iteration was rebuilt after a rollback.
     run
         Tells runs of one job name apart in node keys.
+    sampling
+        What generating is for.
 
     Raises
     ------
@@ -171,7 +176,7 @@ def build_iteration(
         The prompt source did not give the prompts it was asked for.
     """
     prompts = _draw_prompts(job, cursor)
-    builder = CallBuilder(job, index, attempt, cursor + len(prompts), run)
+    builder = CallBuilder(job, index, attempt, cursor + len(prompts), run, sampling)
     stale_tokens = {**tokens, **(rollout_tokens or {})}
     stale_versions = {**versions, **(rollout_versions or {})}
     handles = {

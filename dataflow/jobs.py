@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
+from dataflow.evaluation import Evaluation
+
 ROLLOUT_ENGINES = ("torch", "vllm")
 """What `ModelSpec.rollout_engine` may be."""
 
@@ -31,6 +33,16 @@ class Commit:
 
     every_iterations: int = 1
     """Every N-th version of a trainable model is written to the store."""
+
+
+@dataclass(frozen=True, slots=True)
+class TrackerSpec:
+    """Where a job's metrics go, beside the JSON Lines that are always written."""
+
+    name: str
+    """``mlflow``, ``tensorboard``, ``trackio`` or ``wandb``."""
+    options: Mapping[str, object] = field(default_factory=dict)
+    """Of the tracker, e.g. ``{"project": "sorting"}``."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,5 +77,9 @@ class JobSpec:
     keep_samples: int = 1
     """The samples of every N-th iteration, and of the last one, are kept in the store to be looked
     at; 0 keeps none."""
+    evaluation: Evaluation | None = None
+    """What the job is measured on from time to time."""
+    trackers: tuple[TrackerSpec, ...] = ()
+    """Who is told of each committed iteration."""
     description: str = ""
     """One line for tables: what is verified, and by whom."""

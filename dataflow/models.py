@@ -46,6 +46,8 @@ class CallBuilder:
         Whether the pipeline is still being built.
     trained : dict
         Model → its train node.
+    sampling : Phase
+        What generating is for: a rollout to learn from, or an evaluation.
     batches : dict
         Model → what it is trained on; critics are left out.
     """
@@ -59,17 +61,25 @@ class CallBuilder:
         "is_open",
         "iteration",
         "job",
+        "sampling",
         "trained",
     )
 
     def __init__(
-        self, job: JobSpec, iteration: int, attempt: int, cursor_after: int, run: str = ""
+        self,
+        job: JobSpec,
+        iteration: int,
+        attempt: int,
+        cursor_after: int,
+        run: str = "",
+        sampling: Phase = Phase.ROLLOUT,
     ) -> None:
         self.job = job
         self.iteration = iteration
         self.attempt = attempt
         self.cursor_after = cursor_after
         self.is_open = True
+        self.sampling = sampling
         self.trained: dict[str, Delayed] = {}
         self.batches: dict[str, Batch] = {}
         self._run = run
@@ -126,8 +136,8 @@ class CallBuilder:
 
         Without it a second rollout of the same prompts would draw the first one's numbers again.
         """
-        is_first = not any(phase is Phase.ROLLOUT for _, phase in self._turns)
-        if function is not Phase.ROLLOUT or is_first:
+        is_first = not any(phase is self.sampling for _, phase in self._turns)
+        if function is not self.sampling or is_first:
             return self.job.seed
         return stream_seed(self.job.seed, f"{model}.{function}.{turn}")
 
@@ -227,8 +237,9 @@ class ModelHandle:
         options = GenerateOptions(
             n, max_new_tokens, float(temperature), tuple(stop), float(top_p), top_k
         )
-        return self._builder.node(
-            self.name, Phase.ROLLOUT, self._rollout_version, options, self._rollout_token, inputs
+        builder, version = self._builder, self._rollout_version
+        return builder.node(
+            self.name, builder.sampling, version, options, self._rollout_token, inputs
         )
 
     def logprobs(self, samples: Sequence[Sample] | Delayed, *, temperature: float = 1.0) -> Delayed:

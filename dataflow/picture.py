@@ -13,6 +13,7 @@ from dask.utils import key_split
 _FILLS = {
     "rollout": "#3b76c4",
     "logprob": "#2a9d8f",
+    "evaluate": "#7aa7d9",
     "train": "#d9822b",
     "sync": "#8e5bb5",
 }

@@ -8,24 +8,25 @@ from typing import Any
 
 from dask.delayed import Delayed
 
-from dataflow import advantages, dynamic_sampling, environments, rewards, scoring, tasks
+from dataflow import advantages, dynamic_sampling, rewards, scoring, tasks
 from dataflow.algorithms import GAE, SETTINGS, GrpoSettings, settings_of
 from dataflow.calls import FurtherTrainOptions
 from dataflow.dynamic_sampling import Judged
+from dataflow.episodes import episodes
 from dataflow.errors import PipelineError
+from dataflow.evaluating import evaluation_of
 from dataflow.iteration import Iteration
-from dataflow.jobs import Commit, JobSpec, ModelSpec
-from dataflow.models import ModelHandle
+from dataflow.jobs import Commit, JobSpec, ModelSpec, TrackerSpec
 from dataflow.nodes import Scored
 from dataflow.rewards import Judge, OverlongPenalty, Verifier
-from dataflow.samples import Prompt, Sample
+from dataflow.samples import Sample
 from dataflow.schedules import learning_rate
 from dataflow.tasks import Task
 
 __all__ = ["SETTINGS", "GrpoPipeline", "GrpoSettings", "grpo", "grpo_pipeline"]
 
 
-LOOKS = ("keep_samples",)
+LOOKS = ("evaluation", "keep_samples", "trackers")
 """Settings of `grpo` that say how to look at a job, not what it does."""
 
 
@@ -57,7 +58,7 @@ def grpo_pipeline(it: Iteration, settings: GrpoSettings) -> Delayed | tuple[Dela
     Delayed, or tuple of Delayed
         The train node; with a critic those of actor and critic.
     """
-    samples = _episodes(it, it.prompts, settings)
+    samples = episodes(it, it.prompts, settings)
     reward = _reward(settings)
     if settings.advantage == GAE:
         return _actor_and_critic(it, settings, samples, reward)
@@ -73,7 +74,7 @@ def _dynamic_pipeline(it: Iteration, settings: GrpoSettings) -> Generator[Delaye
     while len(rounds) < settings.dynamic_rounds:
         first = len(rounds) * num_prompts
         prompts = it.prompts[first : first + num_prompts]
-        samples = _episodes(it, prompts, settings, round_index=len(rounds))
+        samples = episodes(it, prompts, settings, round_index=len(rounds))
         key = it.key("reward", turn=len(rounds))
         reward = _reward(settings)
         rounds.append((yield dynamic_sampling.node(reward, samples, iteration=it.index, key=key)))
@@ -82,19 +83,6 @@ def _dynamic_pipeline(it: Iteration, settings: GrpoSettings) -> Generator[Delaye
     chosen = dynamic_sampling.choose(rounds, num_prompts)
     estimated = advantages.estimate(settings.advantage, chosen.rewards, chosen.samples)
     return _train_actor(it, settings, chosen.samples, Scored(chosen.rewards, estimated))
-
-
-def _episodes(
-    it: Iteration, prompts: Sequence[Prompt], settings: GrpoSettings, round_index: int = 0
-) -> Delayed:
-    """Rollout with all its tool turns."""
-    samples = _generate(it.models["actor"], prompts, settings)
-    if settings.environment is not None:
-        for turn in range(settings.num_tool_turns):
-            key = it.key("tool", turn=round_index * settings.num_tool_turns + turn)
-            answered = environments.node(settings.environment, samples, iteration=it.index, key=key)
-            samples = _generate(it.models["actor"], answered, settings)
-    return samples
 
 
 def _reward(settings: GrpoSettings) -> str | Verifier | Judge:
@@ -240,7 +228,9 @@ def grpo(
         ``torch`` or ``vllm``; see `dataflow.jobs.ModelSpec`.
     **settings
         Fields of `GrpoSettings` that the task does not decide: `dataflow.algorithms.SETTINGS`; and
-        how to look at the job: ``keep_samples`` as in `dataflow.jobs.JobSpec`.
+        how to look at the job: ``keep_samples`` as in `dataflow.jobs.JobSpec`, ``trackers`` (names,
+        or `TrackerSpec` with options), ``evaluation`` (an `Evaluation`, or some of its fields as a
+        mapping; prompts the task draws from another seed, and the task's reward, by default).
 
     Returns
     -------
@@ -272,7 +262,7 @@ def grpo(
         num_prompts=own.dynamic_rounds * chosen.num_prompts,
         commit=Commit(every_iterations=commit_every),
         hints_s=dict(chosen.hints_s if hints_s is None else hints_s),
-        **looks,
+        **_looks(looks, chosen, seed),
         description=chosen.description,
     )
 
@@ -307,6 +297,18 @@ def _models(settings: GrpoSettings, actor: ModelSpec) -> dict[str, ModelSpec]:
     return models
 
 
+def _looks(given: Mapping[str, Any], task: Task, seed: int) -> dict[str, Any]:
+    """How to look at a job, as `JobSpec` has it."""
+    looks = dict(given)
+    if "trackers" in looks:
+        looks["trackers"] = tuple(
+            TrackerSpec(found) if isinstance(found, str) else found for found in looks["trackers"]
+        )
+    if isinstance(looks.get("evaluation"), Mapping):
+        looks["evaluation"] = evaluation_of(task, seed, looks["evaluation"])
+    return looks
+
+
 def _chosen(
     task: str | Task,
     options: Mapping[str, object] | None,
@@ -335,18 +337,3 @@ def _task_settings(task: Task, seed: int) -> dict[str, object]:
         "num_samples": task.num_samples,
         "max_new_tokens": task.max_new_tokens,
     }
-
-
-def _generate(
-    actor: ModelHandle, inputs: Sequence[Prompt] | Delayed, settings: GrpoSettings
-) -> Delayed:
-    """One rollout turn."""
-    return actor.generate(
-        inputs,
-        n=settings.num_samples,
-        max_new_tokens=settings.max_new_tokens,
-        temperature=settings.temperature,
-        stop=settings.stop,
-        top_p=settings.top_p,
-        top_k=settings.top_k,
-    )

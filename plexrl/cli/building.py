@@ -6,7 +6,7 @@ import hashlib
 import importlib
 import importlib.util
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from types import ModuleType
@@ -18,10 +18,13 @@ from dataflow import advantages, tasks
 from dataflow.algorithms import GAE
 from dataflow.datasets import JsonlPrompts
 from dataflow.errors import DataflowError
-from dataflow.jobs import Commit, JobSpec, ModelSpec
+from dataflow.evaluating import evaluation_of
+from dataflow.jobs import Commit, JobSpec, ModelSpec, TrackerSpec
 from dataflow.pipelines import grpo
 from plexrl.cli.jobfile import JobFile
+from plexrl.errors import InputError
 from plexrl.spelling import hint
+from plexrl.trackers import check_trackers
 
 TINY = "tiny"
 """Word for the warmed-up tiny base model in place of a folder."""
@@ -63,9 +66,36 @@ def _folder(file: JobFile, inside: str, given: str, tiny: BaseModel) -> str:
     return str(folder)
 
 
+def _trackers(file: JobFile) -> tuple[TrackerSpec, ...]:
+    given: list[dict[str, Any]] = [
+        {"name": t} if isinstance(t, str) else t for t in file.data.get("trackers", ())
+    ]
+    found = tuple(TrackerSpec(t["name"], _placed(file, t.get("options", {}))) for t in given)
+    try:
+        check_trackers(found)
+    except InputError as error:
+        raise file.error("trackers", [t["name"] for t in given], str(error)) from error
+    return found
+
+
+def _placed(file: JobFile, options: Mapping[str, Any]) -> dict[str, Any]:
+    """Options of a tracker, its folder taken as relative to the job file."""
+    if "folder" not in options:
+        return dict(options)
+    return {**options, "folder": str((file.path.parent / options["folder"]).absolute())}
+
+
+def _evaluation(file: JobFile) -> dict[str, Any]:
+    given = dict(file.data["evaluation"])
+    if "prompts" in given:
+        given["prompts"] = JsonlPrompts(str((file.path.parent / given["prompts"]).absolute()))
+    return given
+
+
 def _common(file: JobFile) -> dict[str, Any]:
     keys = ("seed", "slowdown_limit", "weight", "staleness", "num_prompts", "keep_samples")
-    return {key: file.data[key] for key in keys if key in file.data}
+    found = {key: file.data[key] for key in keys if key in file.data}
+    return {**found, "trackers": _trackers(file)}
 
 
 def _task(file: JobFile) -> tuple[str, dict[str, Any]]:
@@ -98,7 +128,8 @@ def _grpo(file: JobFile, tiny: BaseModel) -> Callable[[str], JobSpec]:
         algorithm["betas"] = tuple(algorithm["betas"])
     own = ("num_samples", "max_new_tokens", "hints_s", "rollout_engine")
     extra = {key: data[key] for key in own if key in data}
-    commit = data.get("commit", {})
+    if "evaluation" in data:
+        extra["evaluation"] = _evaluation(file)
 
     def build(model: str) -> JobSpec:
         warmed = {key: tiny() for key in _SIDE_MODELS if model and algorithm.get(key) == TINY}
@@ -109,7 +140,7 @@ def _grpo(file: JobFile, tiny: BaseModel) -> Callable[[str], JobSpec]:
             iterations=data["iterations"],
             algorithm=published,
             name=file.name,
-            commit_every=commit.get("every_iterations", 1),
+            commit_every=data.get("commit", {}).get("every_iterations", 1),
             **_common(file),
             **extra,
             **{**algorithm, **warmed},
@@ -126,9 +157,13 @@ def _own_pipeline(file: JobFile, tiny: BaseModel) -> Callable[[str], JobSpec]:
     pipeline = load_function(file)
     seed = int(data.get("seed", 0))
     prompts: object = None
+    evaluation = None
     if "task" in data:
         name, options = _task(file)
-        prompts = tasks.task(name, **options).prompts(seed)
+        task = tasks.task(name, **options)
+        prompts = task.prompts(seed)
+        if "evaluation" in data:
+            evaluation = evaluation_of(task, seed, _evaluation(file))
     elif "prompts" in data:
         prompts = JsonlPrompts(str((file.path.parent / data["prompts"]).absolute()), seed=seed)
     frozen = data.get("frozen_models", {})
@@ -149,6 +184,7 @@ def _own_pipeline(file: JobFile, tiny: BaseModel) -> Callable[[str], JobSpec]:
             prompts=prompts,
             commit=Commit(**data.get("commit", {})),
             hints_s=dict(data.get("hints_s", {})),
+            evaluation=evaluation,
             description=str(data.get("description", data["pipeline"])),
             **_common(file),
         )

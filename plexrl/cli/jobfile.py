@@ -91,6 +91,9 @@ def _check_combination(file: JobFile) -> None:
         if key in data:
             remedy = "leave it out: a pipeline of your own says this in its code"
             raise file.error(key, data[key], remedy)
+    if "evaluation" in data and "task" not in data:
+        remedy = "name a task too: it says how completions are judged"
+        raise file.error("evaluation", data["evaluation"], remedy)
     if "prompts" in data and "task" in data:
         raise file.error("prompts", data["prompts"], "leave it out, or leave out the task")
 

@@ -16,7 +16,7 @@ JOB_COLOURS = (
 )
 """Told apart by colour-blind readers too (Okabe and Ito, 2008, without yellow and black)."""
 
-_SHADES = {"rollout": 0.0, "train": -0.34, "logprob": 0.36, "sync": 0.6}
+_SHADES = {"rollout": 0.0, "train": -0.34, "logprob": 0.36, "evaluate": 0.5, "sync": 0.6}
 """LLM function → how far its shade lies towards white (positive) or black (negative)."""
 
 SWAP_COLOUR = "#141414"

@@ -33,6 +33,7 @@ from plexrl.runtime.driver import NO_ITERATION, attach_options
 from plexrl.runtime.messages import CommittedModel, Submission, Trace, pack, unpack
 from plexrl.runtime.plugin import PLUGIN_NAME, PlexRLScheduler
 from plexrl.runtime.rollout_engines import check_rollout_engines
+from plexrl.runtime.tracking import check_tracking
 from plexrl.runtime.worker_plugin import PlexRLWorker
 from plexrl.state.places import absolute
 
@@ -295,6 +296,7 @@ class Cluster:
         """
         facts = job_facts(job)
         check_rollout_engines(self.client, job)
+        check_tracking(self.client, job)
         submission = Submission(facts, cloudpickle.dumps(job), resume)
         self.call(messages.SUBMIT, payload=pack(submission))
         self._specs[job.name] = job

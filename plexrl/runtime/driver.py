@@ -30,6 +30,7 @@ from dataflow.stepping import Compute, PipelineRun
 from plexrl.clock import Clock
 from plexrl.errors import JobError, PlexRLError
 from plexrl.runtime import sample_log
+from plexrl.runtime.evaluator import Evaluator
 from plexrl.runtime.messages import (
     Drive,
     DriverEnded,
@@ -40,6 +41,7 @@ from plexrl.runtime.messages import (
     Order,
 )
 from plexrl.runtime.sample_log import SampleLog
+from plexrl.runtime.tracking import Tracking
 from solver.trace import IterationRecord
 
 logger = logging.getLogger("plexrl.driver")
@@ -90,6 +92,8 @@ class InFlight:
     """Terminal nodes that are no train function."""
     kept: list[Future] = field(default_factory=list)
     """What keeps the samples for people to look at."""
+    evaluation: Future | None = None
+    """Metrics of the evaluation that follows it, where one is due."""
 
 
 class JobDriver:
@@ -105,8 +109,8 @@ class JobDriver:
         Tells the scheduler what happened.
     clock
         System clock.
-    samples
-        Where samples are kept.
+    store
+        Where samples are kept and trackers write.
     """
 
     def __init__(
@@ -115,14 +119,16 @@ class JobDriver:
         client: Client,
         send: Callable[[DriverEvent], None],
         clock: Clock,
-        samples: SampleLog,
+        store: str,
     ) -> None:
         self.job = drive.name
         self._drive = drive
         self._client = client
         self._send = send
         self._clock = clock
-        self._samples = samples
+        self._store = store
+        self._samples = SampleLog(store)
+        self._tracking: Tracking | None = None
         self._attempt = 0
         self._num_committed = 0
         self._held: dict[int, list[Future]] = {}
@@ -152,6 +158,7 @@ class JobDriver:
         self._task = asyncio.current_task()
         try:
             spec: JobSpec = cloudpickle.loads(self._drive.spec)
+            self._tracking = Tracking(spec, self._store)
             if not await self._run_with_rollbacks(spec):
                 self._send(DriverSteppedAside(self.job))
                 return
@@ -161,6 +168,9 @@ class JobDriver:
             logger.error("job %s failed: %s", self.job, failure)  # noqa: TRY400
             logger.debug("where job %s failed", self.job, exc_info=True)
             error = f"{type(failure).__name__}: {failure}"
+        finally:
+            if self._tracking is not None:
+                await self._tracking.close()
         self._send(DriverEnded(self.job, self._clock(), error))
 
     async def _run_with_rollbacks(self, spec: JobSpec) -> bool:
@@ -250,11 +260,11 @@ class JobDriver:
         if self._is_leaving:
             raise _SteppedAsideError
         self._current = position.index
-        queue: asyncio.Queue[InFlight] = asyncio.Queue(maxsize=AHEAD)
+        queue: asyncio.Queue[InFlight | None] = asyncio.Queue(maxsize=AHEAD)
         try:
             async with asyncio.TaskGroup() as tasks:
                 tasks.create_task(self._submit_all(spec, position, queue))
-                tasks.create_task(self._commit_all(spec, position.index, queue))
+                tasks.create_task(self._commit_all(spec, queue))
         finally:
             # After a failure or a stop: what waits at the scheduler must not run any more.
             # Released, not cancelled: Dask's cancel fails where a dependent is wanted by nobody.
@@ -263,10 +273,13 @@ class JobDriver:
             self._held.clear()
 
     async def _submit_all(
-        self, spec: JobSpec, position: Position, queue: asyncio.Queue[InFlight]
+        self, spec: JobSpec, position: Position, queue: asyncio.Queue[InFlight | None]
     ) -> None:
+        evaluator = Evaluator(spec, self._client, self._samples, self._run)
+        where = (position.index - 1, position.tokens, position.versions, self._attempt)
+        is_over = await evaluator.is_over(*where)
         history = [(dict(position.tokens), dict(position.versions))]
-        while position.index < spec.iterations:
+        while position.index < spec.iterations and not is_over:
             if self._is_leaving and position.index > self._current:
                 return
             # Rollouts of iteration t use version max(0, t - staleness); after a resume, the
@@ -284,7 +297,6 @@ class JobDriver:
                 run=self._run,
             )
             in_flight = await self._submit(spec, iteration)
-            await queue.put(in_flight)
             position.index += 1
             position.cursor = iteration.cursor_after
             for name, future in in_flight.trained.items():
@@ -292,6 +304,20 @@ class JobDriver:
                 position.versions[name] += 1
             history.append((dict(position.tokens), dict(position.versions)))
             del history[: -1 - spec.staleness]
+            self._evaluate(evaluator, in_flight, position)
+            await queue.put(in_flight)
+            if in_flight.evaluation is not None:
+                is_over = await evaluator.ends(iteration.index, in_flight.evaluation)
+        await queue.put(None)
+
+    def _evaluate(self, evaluator: Evaluator, in_flight: InFlight, position: Position) -> None:
+        """Submit the evaluation that follows an iteration, if one is due."""
+        future = evaluator.submit(
+            in_flight.index, position.tokens, position.versions, self._attempt
+        )
+        if future is not None:
+            in_flight.evaluation = future
+            self._held[in_flight.index].append(future)
 
     async def _submit(self, spec: JobSpec, iteration: Iteration) -> InFlight:
         """Build an iteration's graph and hand it to the scheduler.
@@ -343,10 +369,13 @@ class JobDriver:
             for model, batch in iteration.batches.items()
         ]
 
-    async def _commit_all(self, spec: JobSpec, first: int, queue: asyncio.Queue[InFlight]) -> None:
+    def _track(self, record: IterationRecord) -> None:
+        if self._tracking is not None:
+            self._tracking.log(record)
+
+    async def _commit_all(self, spec: JobSpec, queue: asyncio.Queue[InFlight | None]) -> None:
         started_s = self._clock()
-        for _ in range(first, spec.iterations):
-            in_flight = await queue.get()
+        while (in_flight := await queue.get()) is not None:
             # One by one: a gather that fails leaves Dask's helper tasks to complain later.
             results: list[Trained] = [await future for future in in_flight.trained.values()]
             for future in in_flight.others:
@@ -354,18 +383,12 @@ class JobDriver:
             ended_s = self._clock()
             for future in in_flight.kept:
                 await future
-            self._send(
-                IterationCommitted(
-                    IterationRecord(
-                        self.job,
-                        in_flight.index,
-                        started_s,
-                        ended_s,
-                        _metrics(dict(zip(in_flight.trained, results, strict=True))),
-                    ),
-                    tuple(result.token for result in results),
-                )
-            )
+            metrics = _metrics(dict(zip(in_flight.trained, results, strict=True)))
+            if in_flight.evaluation is not None:
+                metrics += tuple((await in_flight.evaluation).items())
+            record = IterationRecord(self.job, in_flight.index, started_s, ended_s, metrics)
+            self._send(IterationCommitted(record, tuple(result.token for result in results)))
+            self._track(record)
             self._num_committed += 1
             del self._held[in_flight.index]
             self._current, started_s = in_flight.index + 1, ended_s

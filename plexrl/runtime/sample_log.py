@@ -24,6 +24,9 @@ from plexrl.state.places import below
 ACTOR = "actor"
 """Whose samples are meant where nobody says."""
 
+EVALUATION = "evaluation"
+"""Name that the samples of evaluations stand under; no model may have it."""
+
 Row = dict[str, object]
 
 logger = logging.getLogger("plexrl.samples")

@@ -75,7 +75,7 @@ class PlexRLWorker(WorkerPlugin):
         """Start the service or the driver host."""
         group = group_of(worker.state.total_resources)
         if group is None:
-            self._role = _DriverHost(worker, self._state, self.samples)
+            self._role = _DriverHost(worker, self._state)
         else:
             self._role = _ServiceHost(worker, group, self._state, self._engines, self._holder)
 
@@ -185,10 +185,10 @@ class _ServiceHost:
 class _DriverHost:
     """Drivers of jobs inside a worker without a group."""
 
-    def __init__(self, worker: Worker, state: StateConfig, samples: SampleLog) -> None:
+    def __init__(self, worker: Worker, state: StateConfig) -> None:
         self._worker = worker
         self._registry = JobRegistry(state.store)
-        self._samples = samples
+        self._store = state.store
         # The registry may lie at the other end of a network, and the loop answers heartbeats.
         self._clerk = ThreadPoolExecutor(1, thread_name_prefix="plexrl-registry")
         self._client: Client | None = None
@@ -212,7 +212,7 @@ class _DriverHost:
             save = partial(self._registry.save, drive.name, drive.spec)
             await loop.run_in_executor(self._clerk, save)
             client = await self._ensure_client()
-            driver = JobDriver(drive, client, self._send, system_clock, self._samples)
+            driver = JobDriver(drive, client, self._send, system_clock, self._store)
             self._live[drive.name] = driver
             await driver.run()
         except (OSError, StoreError) as error:

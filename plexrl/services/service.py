@@ -161,7 +161,7 @@ class GroupService:
         assert isinstance(version, VersionToken)
         try:
             match call.function, options:
-                case Phase.ROLLOUT, GenerateOptions():
+                case Phase.ROLLOUT | Phase.EVALUATE, GenerateOptions():
                     engine = self._bring(call, version, lease)
                     return self._rollouts.run(call, engine.process, rest[0], options)
                 case Phase.LOGPROB, LogprobOptions():
@@ -250,7 +250,7 @@ class GroupService:
         began = self._clock()
         ref = StateRef(call.job, call.model, call.version)
         model = self._models.model(call.job, call.model)
-        is_rollout = call.function is Phase.ROLLOUT
+        is_rollout = call.function.is_sampling
         engine = (self._models.rollout_engine if is_rollout else self._models.engine)(model)
         if engine.device != ref:
             # Not certain again until the whole load is done: a load cut short leaves a mixture.

@@ -8,7 +8,12 @@ from plexrl.trackers.libraries import (
     WandbTracker,
 )
 from plexrl.trackers.protocol import Tracker
-from plexrl.trackers.tracker_set import TrackerSet, open_trackers
+from plexrl.trackers.tracker_set import (
+    TrackerSet,
+    check_trackers,
+    missing_library,
+    open_trackers,
+)
 
 __all__ = [
     "JsonLinesTracker",
@@ -18,5 +23,7 @@ __all__ = [
     "TrackerSet",
     "TrackioTracker",
     "WandbTracker",
+    "check_trackers",
+    "missing_library",
     "open_trackers",
 ]

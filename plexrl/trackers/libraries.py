@@ -12,6 +12,14 @@ from solver.trace import IterationRecord
 
 _EXTRA = "trackers"
 
+LIBRARIES: Mapping[str, str] = {
+    "mlflow": "mlflow",
+    "tensorboard": "tensorboard",
+    "trackio": "trackio",
+    "wandb": "wandb",
+}
+"""Tracker → the library it needs."""
+
 
 class TensorBoardTracker:
     """Event files in ``FOLDER/JOB``, for ``tensorboard --logdir FOLDER``."""

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import importlib.util
+import inspect
 import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Self
 
+from dataflow.jobs import TrackerSpec
 from plexrl.errors import InputError
 from plexrl.spelling import hint
 from plexrl.trackers.json_lines import JsonLinesTracker
 from plexrl.trackers.libraries import (
+    LIBRARIES,
     MLflowTracker,
     TensorBoardTracker,
     TrackioTracker,
@@ -21,13 +25,17 @@ from solver.trace import IterationRecord
 
 _logger = logging.getLogger(__name__)
 
-_FACTORIES: Mapping[str, Callable[[Path], Tracker]] = {
+_FACTORIES: Mapping[str, Callable[..., Tracker]] = {
     "json": JsonLinesTracker,
     "mlflow": MLflowTracker,
     "tensorboard": TensorBoardTracker,
-    "trackio": lambda _folder: TrackioTracker(),
+    "trackio": TrackioTracker,
     "wandb": WandbTracker,
 }
+"""Name → what makes it; its parameters are the tracker's options."""
+
+_FOLDER = "folder"
+"""Option of the trackers that write files: where, if not below the folder of all."""
 
 
 class TrackerSet:
@@ -115,8 +123,37 @@ class TrackerSet:
                 _logger.warning("tracker %s is left out from now on: %s", name, self.failed[name])
 
 
+def check_trackers(wanted: Iterable[TrackerSpec]) -> None:
+    """Check names and options of trackers; their libraries are loaded later.
+
+    Raises
+    ------
+    InputError
+        A tracker, or an option of one, does not exist.
+    """
+    for spec in wanted:
+        if spec.name not in _FACTORIES:
+            raise InputError(
+                f"no tracker is called {spec.name!r}; {hint(spec.name, sorted(_FACTORIES))}"
+            )
+        known = _options_of(spec.name)
+        for option in spec.options:
+            if option not in known:
+                raise InputError(
+                    f"tracker {spec.name!r} has no option {option!r}; {hint(option, known)}"
+                )
+
+
+def missing_library(wanted: Iterable[TrackerSpec]) -> str:
+    """The first tracker among these whose library is not installed here; empty if there is none."""
+    for spec in wanted:
+        if spec.name in LIBRARIES and importlib.util.find_spec(LIBRARIES[spec.name]) is None:
+            return spec.name
+    return ""
+
+
 def open_trackers(
-    names: Sequence[str],
+    wanted: Sequence[TrackerSpec],
     folder: str | Path,
     settings: Mapping[str, Mapping[str, object]] | None = None,
 ) -> TrackerSet:
@@ -124,22 +161,32 @@ def open_trackers(
 
     Parameters
     ----------
-    names
-        Of ``json``, ``mlflow``, ``tensorboard``, ``trackio``, ``wandb``.
+    wanted
+        Of ``json``, ``mlflow``, ``tensorboard``, ``trackio``, ``wandb``, each with its options.
     folder
-        Each tracker writes to a folder of its name in it; trackio to its own place.
+        Each tracker writes to a folder of its name in it, unless it has an option ``folder``;
+        trackio to its own place.
     settings
         See `TrackerSet`.
 
     Raises
     ------
     InputError
-        There is no tracker of a name.
+        A tracker, or an option of one, does not exist.
     dataflow.errors.MissingExtraError
         The library of a tracker is not installed.
     """
-    for name in names:
-        if name not in _FACTORIES:
-            raise InputError(f"no tracker is called {name!r}; {hint(name, _FACTORIES)}")
-    chosen = dict.fromkeys(("json", *names))
-    return TrackerSet([_FACTORIES[name](Path(folder) / name) for name in chosen], settings)
+    check_trackers(wanted)
+    chosen = {spec.name: spec for spec in (TrackerSpec("json"), *wanted)}
+    return TrackerSet([_open(spec, Path(folder)) for spec in chosen.values()], settings)
+
+
+def _open(spec: TrackerSpec, folder: Path) -> Tracker:
+    options = dict(spec.options)
+    if _FOLDER in _options_of(spec.name):
+        options.setdefault(_FOLDER, folder / spec.name)
+    return _FACTORIES[spec.name](**options)
+
+
+def _options_of(name: str) -> tuple[str, ...]:
+    return tuple(inspect.signature(_FACTORIES[name]).parameters)

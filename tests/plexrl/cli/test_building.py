@@ -156,3 +156,43 @@ def test_a_side_model_that_is_missing_or_useless_is_refused_before_the_warm_up(
     with pytest.raises(JobFileError) as error:
         build_job(file_of(tmp_path, algorithm=algorithm), no_model)
     assert all(word in str(error.value) for word in words), error.value
+
+
+def test_evaluation_and_trackers_reach_the_job(tmp_path):
+    (tmp_path / "held.jsonl").write_text('{"prompt": "x1=", "answer": "1"}\n', encoding="utf-8")
+    file = file_of(
+        tmp_path,
+        evaluation={"every_iterations": 5, "prompts": "held.jsonl", "patience": 2, "target": 0.9},
+        trackers=["wandb", {"name": "tensorboard", "options": {"folder": "events"}}],
+    )
+    job = build_job(file, lambda: "folder")
+    found = job.evaluation
+    assert (found.every_iterations, found.patience, found.target) == (5, 2, 0.9)
+    assert found.prompts.batch(0, 1)[0].text == "x1="
+    assert [tracker.name for tracker in job.trackers] == ["wandb", "tensorboard"]
+    assert job.trackers[1].options == {"folder": str(tmp_path / "events")}
+
+
+def test_an_own_pipeline_is_evaluated_on_its_task(tmp_path):
+    (tmp_path / "own.py").write_text("def pipeline(it):\n    return None\n", encoding="utf-8")
+    change = {"pipeline": "own.py:pipeline", "evaluation": {"num_prompts": 3}}
+    job = build_job(file_of(tmp_path, **change), lambda: "folder")
+    assert job.evaluation.num_prompts == 3
+    path = tmp_path / "without.yaml"
+    path.write_text(yaml.safe_dump({"model": "tiny", "iterations": 1, **change}))
+    with pytest.raises(JobFileError, match=r"evaluation is .* name a task too"):
+        read_job_file(path)
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"trackers": ["wandbb"]}, ["trackers", "wandbb", "did you mean 'wandb'"]),
+        ({"trackers": [{"name": "wandb", "options": {"projekt": 1}}]}, ["projekt", "project"]),
+        ({"evaluation": {"prompts": "absent.jsonl"}}, ["absent.jsonl"]),
+    ],
+)
+def test_a_wrong_tracker_or_evaluation_is_refused(tmp_path, change, words):
+    with pytest.raises(JobFileError) as error:
+        build_job(file_of(tmp_path, **change), no_model)
+    assert all(word in str(error.value) for word in words), error.value

@@ -5,8 +5,16 @@ import json
 
 import pytest
 
+from dataflow.jobs import TrackerSpec
 from plexrl.errors import InputError
-from plexrl.trackers import JsonLinesTracker, TrackerSet, open_trackers
+from plexrl.trackers import (
+    JsonLinesTracker,
+    TrackerSet,
+    check_trackers,
+    missing_library,
+    open_trackers,
+)
+from plexrl.trackers.libraries import LIBRARIES
 from solver.trace import IterationRecord
 
 
@@ -93,11 +101,30 @@ def test_json_lines_are_always_written(tmp_path):
 
 def test_an_unknown_tracker_is_named(tmp_path):
     with pytest.raises(InputError, match="'tensorbord'; did you mean 'tensorboard'"):
-        open_trackers(["tensorbord"], tmp_path)
+        open_trackers([TrackerSpec("tensorbord")], tmp_path)
+    with pytest.raises(InputError, match="'wandb' has no option 'projct'; did you mean 'project'"):
+        check_trackers([TrackerSpec("wandb", {"projct": "x"})])
+
+
+def test_a_tracker_may_write_elsewhere(tmp_path):
+    spec = TrackerSpec("json", {"folder": tmp_path / "there"})
+    with open_trackers([spec], tmp_path / "here") as trackers:
+        trackers.feed([record(0)])
+    assert [path.name for path in tmp_path.iterdir()] == ["there"]
+
+
+def test_a_missing_library_is_told_by_the_name_of_its_tracker(monkeypatch):
+    wanted = [TrackerSpec("json"), TrackerSpec("wandb")]
+    monkeypatch.setitem(LIBRARIES, "wandb", "json")
+    assert missing_library(wanted) == ""
+    monkeypatch.setitem(LIBRARIES, "wandb", "no_such_library")
+    assert missing_library(wanted) == "wandb"
 
 
 def run(name, folder):
-    with open_trackers([name], folder, {"a": {"lr": 0.1}, "b": {"lr": 0.2}}) as trackers:
+    with open_trackers(
+        [TrackerSpec(name)], folder, {"a": {"lr": 0.1}, "b": {"lr": 0.2}}
+    ) as trackers:
         trackers.feed([record(i, job, i / 10) for job in "ab" for i in range(3)])
     assert trackers.failed == {}
 

@@ -1,0 +1,75 @@
+"""Evaluation, early stopping and trackers on a real group."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+import plexrl
+from plexrl.core.status import JobState
+from plexrl.runtime.evaluator import SCORE
+from plexrl.runtime.sample_log import EVALUATION, SampleLog
+
+pytestmark = pytest.mark.slow
+TIMEOUT_S = 240.0
+
+
+def test_evaluation_is_leased_recorded_and_changes_no_weight(cluster, small_job, tmp_path):
+    options = {"every_iterations": 2, "num_prompts": 4}
+    measured = cluster.submit(small_job("measured", iterations=5, evaluation=options, lr=1e-3))
+    plain = cluster.submit(small_job("plain", iterations=5, lr=1e-3))
+    measured.result(TIMEOUT_S)
+    plain.result(TIMEOUT_S)
+    rows = measured.metrics()
+    assert [row["iteration"] for row in rows if SCORE in row] == [1, 3, 4]
+    ops = [
+        (le.iteration, le.version)
+        for le in cluster.trace().leases
+        if le.job == "measured" and le.op == "actor.evaluate.0"
+    ]
+    assert ops == [(1, 2), (3, 4), (4, 5)]
+    asked = measured.samples(3, EVALUATION)
+    assert len(asked) == 4
+    mean = sum(row["reward"] for row in asked) / len(asked)
+    assert rows[3][SCORE] == pytest.approx(mean)
+    assert measured.export(tmp_path / "a") == plain.export(tmp_path / "b")
+    tracked = Path(cluster.settings.state.store, "trackers", "json", "measured.jsonl")
+    lines = [json.loads(line) for line in tracked.read_text().splitlines()]
+    assert [line["iteration"] for line in lines[1:]] == list(range(5))
+    assert lines[2][SCORE] == rows[1][SCORE]
+
+
+def test_a_target_ends_a_job_with_the_version_that_reached_it(cluster, small_job, tmp_path):
+    options = {"every_iterations": 2, "num_prompts": 2, "target": 0.0}
+    early = cluster.submit(
+        small_job("early", iterations=9, lr_schedule="constant", evaluation=options)
+    )
+    status = early.result(TIMEOUT_S)
+    assert (status.state, status.iteration) == (JobState.FINISHED, 2)
+    whole = cluster.submit(small_job("whole", iterations=2, **constant))
+    whole.result(TIMEOUT_S)
+    assert early.export(tmp_path / "early") == whole.export(tmp_path / "whole")
+
+
+def test_patience_outlives_a_restart(small_job, tmp_path):
+    # The score never rises, whatever is trained.
+    options = {"every_iterations": 1, "num_prompts": 2, "patience": 3, "reward": zero}
+    spec = small_job("patient", iterations=12, evaluation=options)
+    with plexrl.LocalCluster(groups=1, store=tmp_path) as cluster:
+        run = cluster.submit(spec)
+        assert run.result(TIMEOUT_S).iteration == 4
+    log = SampleLog(tmp_path)
+    assert log.iterations("patient", EVALUATION) == (0, 1, 2, 3)
+    with plexrl.LocalCluster(groups=1, store=tmp_path) as cluster:
+        run = cluster.submit(spec, resume=True)
+        assert run.result(TIMEOUT_S).iteration == 4
+    # An evaluation that a driver did not live to see is made up for.
+    (tmp_path / "samples" / "patient" / EVALUATION / "000003.jsonl").unlink()
+    with plexrl.LocalCluster(groups=1, store=tmp_path) as cluster:
+        run = cluster.submit(spec, resume=True)
+        assert run.result(TIMEOUT_S).iteration == 4
+    assert log.iterations("patient", EVALUATION) == (0, 1, 2, 3)
+
+
+def zero(_sample):
+    return 0.0
