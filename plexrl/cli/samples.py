@@ -67,7 +67,7 @@ def samples_table(rows: Sequence[Row]) -> Table:
 
 def _visible(value: object) -> str:
     """A text on one line."""
-    return str(value).replace("\n", "⏎")
+    return "⏎".join(str(value).splitlines())
 
 
 def _number(value: object) -> str:

@@ -67,7 +67,8 @@ class SampleLog:
                 f"those of {len(known)} iterations from {known[0]} to {known[-1]}"
             )
         content = open_documents(self._where).get(_name(job, source, chosen)) or b""
-        return [json.loads(line) for line in content.decode().splitlines()]
+        # Not splitlines: completions may hold other line separators, which JSON leaves alone.
+        return [json.loads(line) for line in content.decode().split("\n") if line]
 
     def iterations(self, job: str, source: str = ACTOR) -> tuple[int, ...]:
         """Iterations whose samples are kept, in order."""

@@ -41,9 +41,8 @@ def test_evaluation_is_leased_recorded_and_changes_no_weight(cluster, small_job,
 
 def test_a_target_ends_a_job_with_the_version_that_reached_it(cluster, small_job, tmp_path):
     options = {"every_iterations": 2, "num_prompts": 2, "target": 0.0}
-    early = cluster.submit(
-        small_job("early", iterations=9, lr_schedule="constant", evaluation=options)
-    )
+    constant = {"lr_schedule": "constant"}
+    early = cluster.submit(small_job("early", iterations=9, evaluation=options, **constant))
     status = early.result(TIMEOUT_S)
     assert (status.state, status.iteration) == (JobState.FINISHED, 2)
     whole = cluster.submit(small_job("whole", iterations=2, **constant))

@@ -15,7 +15,7 @@ SAMPLES = tuple(
         token_ids=(4, 5),
         policy_mask=(True, False),
         logprobs=(-0.1, 0.0),
-        text="1\n",
+        text="1\n\u2028",
         turn=1,
         end=EndReason.STOP,
     )
@@ -28,7 +28,7 @@ def test_what_was_trained_on_comes_back_as_rows(tmp_path):
     scored = Scored(Rewards((1.0, 0.0), ("right", "wrong")), (0.5, -0.5))
     keep(log, "job", "actor", 7, SAMPLES, scored, None)
     right, wrong = log.read("job", 7)
-    assert (right["prompt"], right["completion"], right["answer"]) == ("x12=", "1\n", "12")
+    assert (right["prompt"], right["completion"], right["answer"]) == ("x12=", "1\n\u2028", "12")
     assert (right["reward"], right["advantage"], right["reason"]) == (1.0, 0.5, "right")
     assert (wrong["reward"], wrong["end"], wrong["num_tokens"]) == (0.0, "stop", 1)
     assert log.iterations("job") == (7,)
