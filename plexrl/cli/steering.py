@@ -1,11 +1,13 @@
-"""The commands of operators: cancel, pause, unpause, move, drain, undrain, replan."""
+"""The commands of operators: cancel, pause, unpause, move, drain, undrain, replan, apply."""
 
 from __future__ import annotations
 
 import json
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Container
+from functools import partial
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -13,8 +15,10 @@ from rich.console import Console
 
 from plexrl.cli.attached import attached
 from plexrl.cli.guarding import guarded
+from plexrl.cli.problemfile import read_plan
 from plexrl.core.status import ClusterStatus
 from plexrl.runtime.client import Cluster
+from plexrl.runtime.messages import AppliedPlan
 
 LOOK_S = 0.2
 """Seconds between looks while waiting for something to take effect."""
@@ -48,7 +52,7 @@ Json = Annotated[
 
 def register(app: typer.Typer) -> None:
     """Add the commands."""
-    for command in (cancel, pause, unpause, move, drain, undrain, replan):
+    for command in (cancel, pause, unpause, move, drain, undrain, replan, apply):
         app.command()(command)
 
 
@@ -93,14 +97,10 @@ def pause(
     It goes on with `plexrl unpause`. A job does not stay paused beyond the life of its cluster:
     `plexrl resume` goes on with it.
     """
-
-    def pending(status: ClusterStatus) -> str:
-        return next((row.asked for row in status.jobs if row.name == job), "")
-
     _steer(
         address,
         lambda cluster: cluster.run(job).pause(reason, now=now),
-        pending if wait else None,
+        partial(_asked_of, [job]) if wait else None,
         is_json=is_json,
     )
 
@@ -120,14 +120,10 @@ def move(
     is_json: Json = False,
 ) -> None:
     """Place a job on another group, once its iteration has ended."""
-
-    def pending(status: ClusterStatus) -> str:
-        return next((row.asked for row in status.jobs if row.name == job), "")
-
     _steer(
         address,
         lambda cluster: cluster.run(job).move(group, reason, now=now),
-        pending if wait else None,
+        partial(_asked_of, [job]) if wait else None,
         is_json=is_json,
     )
 
@@ -166,6 +162,50 @@ def undrain(group: Group, address: Address = None, is_json: Json = False) -> Non
 def replan(reason: Reason = "", address: Address = None, is_json: Json = False) -> None:
     """Plan now, instead of when a job arrives, a profile drifts or the period ends."""
     _steer(address, lambda cluster: cluster.replan(reason), is_json=is_json)
+
+
+def apply(
+    file: Annotated[
+        Path, typer.Argument(metavar="PLAN", help="Plan (JSON), as plexrl plan --output wrote it.")
+    ],
+    address: Address = None,
+    wait: Wait = False,
+    is_json: Json = False,
+) -> None:
+    """Put a plan into force: its orders at once, its placement as iterations end.
+
+    Refused with the difference if jobs, groups or functions are not those of the cluster, or if
+    the plan breaks a requirement with the lengths measured there.
+    """
+    console = Console(stderr=True)
+    with guarded(console, is_json=is_json):
+        plan = read_plan(file)
+        with attached(address) as cluster:
+            done = cluster.apply(plan.to_json())
+            moving = {job for job, _, _ in done.moves}
+            if wait:
+                _wait_until_done(cluster, partial(_asked_of, moving), console)
+    if is_json:
+        sys.stdout.write(json.dumps(_applied_json(done)) + "\n")
+        return
+    cycles, slowdowns = dict(done.cycles_s), dict(done.slowdowns)
+    lines = [f"{job} moves from {source} to {target}" for job, source, target in done.moves]
+    lines += [f"{group} repeats a cycle of {cycle:.3f} s" for group, cycle in cycles.items()]
+    lines += [f"{job} is slowed {factor:.2f} times" for job, factor in slowdowns.items()]
+    sys.stdout.write("\n".join(lines) + "\n")
+
+
+def _applied_json(done: AppliedPlan) -> dict[str, object]:
+    return {
+        "moves": [{"job": job, "from": old, "to": new} for job, old, new in done.moves],
+        "cycles_s": dict(done.cycles_s),
+        "slowdowns": dict(done.slowdowns),
+    }
+
+
+def _asked_of(jobs: Container[str], status: ClusterStatus) -> str:
+    """What is still to come of what was asked of these jobs."""
+    return "; ".join(f"{j.name} {j.asked}" for j in status.jobs if j.name in jobs and j.asked)
 
 
 def _steer(

@@ -10,9 +10,12 @@ Single-threaded and pure, but for `solve`, which blocks and is run in a thread b
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 import solver
 from plexrl.core.status import PlanStatus
 from plexrl.errors import JobError
+from plexrl.planning.applying import check_names, proposal_of, read_plan
 from plexrl.planning.chronicle import Chronicle
 from plexrl.planning.config import PlanningConfig
 from plexrl.planning.facts import GroupFacts, PlannedJob
@@ -202,6 +205,32 @@ class Planner:
         self._chronicle.add(proposal, now_s)
         self._dispatch = without(proposal.dispatch, self._jobs)
         return self._dispatch
+
+    def applied(self, text: str, jobs: Iterable[str], now_s: float) -> Proposal:
+        """A plan that somebody brings, retimed with what was measured, as a proposal.
+
+        Parameters
+        ----------
+        text
+            The plan as JSON.
+        jobs
+            Jobs that want to run.
+        now_s
+            Now, in seconds on the cluster's clock.
+
+        Raises
+        ------
+        JobError
+            It is for other jobs, groups or ops, or does not hold; the message has the difference.
+        """
+        plan = read_plan(text)
+        check_names(plan, jobs, [name for name in self._groups if name not in self._closed])
+        triggers = dict(self._triggers)
+        try:
+            return proposal_of(plan, self.request("applied by an operator", now_s))
+        except JobError:
+            self._triggers |= triggers
+            raise
 
     def expected_s(self, job: str, op: str, hint_s: float | None = None) -> float:
         """Expected length of a lease in seconds: measured, else hinted, else a guess."""

@@ -76,6 +76,18 @@ class Proposal:
         return None if self.plan is None else self.plan.objective_ticks / TICKS_PER_S
 
     @property
+    def cycles_s(self) -> tuple[tuple[str, float], ...]:
+        """Group → predicted seconds of its cycle."""
+        timelines = () if self.plan is None else self.plan.timelines
+        return tuple((entry.group, entry.cycle_ticks / TICKS_PER_S) for entry in timelines)
+
+    @property
+    def slowdowns(self) -> tuple[tuple[str, float], ...]:
+        """Job → predicted iteration time shared ÷ alone."""
+        found = {} if self.plan is None else self.plan.slowdowns_permille
+        return tuple((job, permille / 1000) for job, permille in found.items())
+
+    @property
     def bound_s(self) -> float | None:
         """The bound in seconds."""
         return None if self.bound_ticks is None else self.bound_ticks / TICKS_PER_S

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Mapping
 from contextlib import suppress
@@ -355,6 +356,26 @@ class Cluster:
     def undrain(self, group: str) -> str:
         """Let jobs run on a group again after `drain`; returns what will happen."""
         return str(self.call(messages.UNDRAIN, group=group))
+
+    def apply(self, plan: Mapping[str, object]) -> messages.AppliedPlan:
+        """Put a plan made elsewhere into force: its orders at once, its placement by moves.
+
+        Its times are replaced by those measured here; the planner goes on from it, and replaces
+        its orders only by better ones.
+
+        Parameters
+        ----------
+        plan
+            What ``plexrl plan --output`` wrote, as JSON types.
+
+        Raises
+        ------
+        JobError
+            Jobs, groups or functions differ, or it does not hold with the lengths measured here;
+            the message has the difference, and nothing was changed.
+        """
+        answer = self.call(messages.APPLY, plan=json.dumps(plan))
+        return cast("messages.AppliedPlan", answer)
 
     def replan(self, reason: str = "") -> str:
         """Plan now instead of when it is due; returns what will happen."""

@@ -40,6 +40,8 @@ DRAIN = "plexrl_drain"
 """Client → scheduler: let no iteration begin on a group."""
 UNDRAIN = "plexrl_undrain"
 """Client → scheduler: let iterations begin on a group again."""
+APPLY = "plexrl_apply"
+"""Client → scheduler: put a plan made elsewhere into force; answers an `AppliedPlan`."""
 REPLAN = "plexrl_replan"
 """Client → scheduler: plan now."""
 
@@ -144,6 +146,18 @@ class Order(StrEnum):
     """End at once; the iteration that runs will be done again."""
     REPLAY = "replay"
     """Go back to the last committed version and do the iteration again."""
+
+
+@dataclass(frozen=True, slots=True)
+class AppliedPlan:
+    """What putting a plan into force changes."""
+
+    moves: tuple[tuple[str, str, str], ...]
+    """``(job, from, to)`` of the jobs that move once their iteration has ended."""
+    cycles_s: tuple[tuple[str, float], ...]
+    """Group → seconds of its cycle, with the lengths measured in this cluster."""
+    slowdowns: tuple[tuple[str, float], ...]
+    """Job → predicted iteration time shared ÷ alone."""
 
 
 @dataclass(frozen=True, slots=True)

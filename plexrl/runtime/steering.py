@@ -17,7 +17,7 @@ from plexrl.errors import JobError
 from plexrl.runtime import messages
 from plexrl.runtime.coordinator import Coordinator
 from plexrl.runtime.drivers import DriverPlacement
-from plexrl.runtime.messages import Order, pack
+from plexrl.runtime.messages import AppliedPlan, Order, pack
 from plexrl.runtime.outbox import Outbox
 from plexrl.services.reports import JobLetGo
 from plexrl.spelling import hint
@@ -68,6 +68,7 @@ class Steering:
             messages.DRAIN: self.drain,
             messages.UNDRAIN: self.undrain,
             messages.REPLAN: self.replan,
+            messages.APPLY: self.apply,
         }
 
     async def pause(self, job: str, reason: str, is_now: bool) -> bytes:
@@ -139,6 +140,28 @@ class Steering:
         """Plan as soon as there is something to plan."""
         self._coordinator.planner.ask(reason or "asked by an operator")
         return pack("a plan is made now, or as soon as a job's functions were measured")
+
+    async def apply(self, plan: str) -> bytes:
+        """Put a plan made elsewhere into force: its orders at once, its placement by moves."""
+        coordinator = self._coordinator
+        active = {entry.facts.name: entry for entry in coordinator.jobs.active()}
+        away = [f"job {job} {row}" for job in active if (row := self._table.get(job))]
+        if away:
+            raise JobError(f"{'; '.join(away)}: apply the plan when that is done")
+        now_s = self._clock()
+        proposal = coordinator.planner.applied(plan, active, now_s - coordinator.epoch_s)
+        assert proposal.plan is not None
+        coordinator.adopt(proposal, now_s)
+        moves = [
+            (job, entry.group, group)
+            for job, entry in active.items()
+            if entry.group != (group := proposal.plan.placement[job])
+        ]
+        for job, _, group in moves:
+            self._table.ask(job, Aim.MOVE, "a plan was applied", group)
+            self._set_off(job, is_now=False)
+        self._settle()
+        return pack(AppliedPlan(tuple(moves), proposal.cycles_s, proposal.slowdowns))
 
     def stepped_aside(self, job: str) -> bool:
         """A driver has ended; returns whether that was asked for."""

@@ -137,6 +137,30 @@ def test_a_drained_group_empties_and_a_job_without_room_waits_and_says_why(
     assert run.export(tmp_path / "model") == expected
 
 
+def test_an_applied_plan_moves_jobs_and_one_for_others_is_refused(
+    groups, submit, expected, tmp_path
+):
+    run = submit("planned")
+    home = run.status().group
+    (away,) = {group.name for group in groups.status().groups} - {home}
+    wait_until(run, lambda _: groups.status().plan.order.get(home))
+    plan = json.dumps(groups.plan()["in_force"]["plan"])
+    path = tmp_path / "plan.json"
+    path.write_text(plan.replace(run.name, "stranger"))
+    address = groups.client.scheduler.address
+    refused = CliRunner().invoke(app, ["apply", str(path), "-a", address, "--json"])
+    assert refused.exit_code == 2
+    assert "only in the plan: stranger" in json.loads(refused.stdout)["error"]["message"]
+    path.write_text(plan.replace(home, away))
+    done = CliRunner().invoke(app, ["apply", str(path), "-a", address, "--json", "--wait"])
+    assert done.exit_code == 0, done.output
+    assert json.loads(done.stdout)["moves"] == [{"job": run.name, "from": home, "to": away}]
+    assert run.result(TIMEOUT_S).group == away
+    assert run.export(tmp_path / "model") == expected
+    reasons = [solve["reason"] for solve in groups.plan()["history"]]
+    assert "applied by an operator" in reasons
+
+
 def test_what_cannot_be_asked_is_refused_and_changes_nothing(groups, submit):
     run = submit("refusing", iterations=2)
     run.result(TIMEOUT_S)
