@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Protocol, TypedDict
 
 from dataflow.errors import NoServiceError
+from dataflow.jobs import StartVersion
 from dataflow.phases import Phase
 
 
@@ -146,6 +147,8 @@ class AttachOptions:
     """See `dataflow.jobs.ModelSpec`."""
     rollout_engine: str = "torch"
     """See `dataflow.jobs.ModelSpec`."""
+    start: StartVersion | None = None
+    """What its first version is copied from; None: the folder."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,6 +161,8 @@ class Attached:
     data_cursor: int
     """Prompts consumed by the history that led to the version."""
     metrics: tuple[tuple[str, float], ...] = ()
+    is_new: bool = False
+    """Whether nothing had been committed before."""
 
 
 @dataclass(frozen=True, slots=True)

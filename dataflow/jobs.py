@@ -46,6 +46,20 @@ class TrackerSpec:
 
 
 @dataclass(frozen=True, slots=True)
+class StartVersion:
+    """A committed version of another job that a job goes on from: weights, optimizer, cursor."""
+
+    job: str
+    version: int
+    """Of each of its trainable models: count of their train functions."""
+    store: str = ""
+    """Store it lies in; empty: the one the new job commits to."""
+
+    def __str__(self) -> str:
+        return f"{self.store}:" * bool(self.store) + f"{self.job}@{self.version}"
+
+
+@dataclass(frozen=True, slots=True)
 class JobSpec:
     """One RLVR training run."""
 
@@ -81,5 +95,8 @@ class JobSpec:
     """What the job is measured on from time to time."""
     trackers: tuple[TrackerSpec, ...] = ()
     """Who is told of each committed iteration."""
+    start: StartVersion | None = None
+    """Version of another job it is forked from; None: its models' folders. It counts on from that
+    version's iteration, so `iterations` includes those of the job it is forked from."""
     description: str = ""
     """One line for tables: what is verified, and by whom."""

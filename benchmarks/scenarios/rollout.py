@@ -13,7 +13,7 @@ import subprocess
 import tempfile
 import time
 from collections.abc import Callable
-from contextlib import ExitStack
+from contextlib import ExitStack, nullcontext
 from pathlib import Path
 
 import torch
@@ -137,6 +137,7 @@ class Service:
             start_engine=EngineProcess,
             current_id=lambda: "benchmark",
             report=lambda _report: None,
+            open_store=lambda _name: nullcontext(zarr_store),
             lease_timeout_s=60.0,
         )
         stack.callback(self._service.close)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
@@ -23,6 +24,7 @@ from plexrl.cli.guarding import FAILED, guarded
 from plexrl.cli.jobfile import read_job_file
 from plexrl.cli.outputs import OutputFolder
 from plexrl.cli.report import Report
+from plexrl.cli.starts import read_start
 from plexrl.cli.store_commands import store_app
 from plexrl.cli.tables import render
 from plexrl.errors import InputError, JobError, JobFileError
@@ -80,6 +82,14 @@ def run(
     compare: Annotated[
         bool, typer.Option("--compare", help="Run each job alone first, and compare.")
     ] = False,
+    start: Annotated[
+        str | None,
+        typer.Option(
+            metavar="STORE:JOB@VERSION",
+            help="Fork: go on from a committed version of another job, with these settings. "
+            "`plexrl store ls` shows which versions are there.",
+        ),
+    ] = None,
     is_json: Json = False,
 ) -> None:
     """Run jobs of your own, together on the same groups."""
@@ -87,6 +97,9 @@ def run(
     with guarded(console, is_json=is_json, store=store):
         jobs = _read_jobs(files, console)
         _refuse_known(store, jobs)
+        if start is not None:
+            fork = read_start(start, jobs)
+            jobs = [replace(job, start=fork) for job in jobs]
         folder = OutputFolder(output)
         with LocalCluster(groups=groups, store=store) as cluster:
             report = run_and_report(

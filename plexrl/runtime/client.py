@@ -20,7 +20,7 @@ from dataflow.calls import Exported, ExportOptions, LLMCall, run_call
 from dataflow.checking import check_job, first_step, nodes_of
 from dataflow.errors import DataflowError
 from dataflow.inspect import draw
-from dataflow.jobs import JobSpec
+from dataflow.jobs import JobSpec, StartVersion
 from dataflow.keys import node_key
 from dataflow.phases import Phase
 from plexrl.core.jobs import JobFacts, OpHint
@@ -34,6 +34,7 @@ from plexrl.runtime.driver import NO_ITERATION, attach_options
 from plexrl.runtime.messages import CommittedModel, Submission, Trace, pack, unpack
 from plexrl.runtime.plugin import PLUGIN_NAME, PlexRLScheduler
 from plexrl.runtime.rollout_engines import check_rollout_engines
+from plexrl.runtime.starts import check_start_in_cluster
 from plexrl.runtime.tracking import check_tracking
 from plexrl.runtime.worker_plugin import PlexRLWorker
 from plexrl.state.places import absolute
@@ -149,6 +150,14 @@ class Run:
         rows = ask(sample_log.read_here, self.name, iteration, model, pure=False)
         found: list[dict[str, object]] = rows.result(SAMPLES_WAIT_S)
         return found
+
+    def version(self, version: int) -> StartVersion:
+        """A committed version of this job, for others to start from.
+
+        Its weights, optimizer and place in the data; `Cluster.submit` says whether the store still
+        has it.
+        """
+        return StartVersion(self.name, version)
 
     def export(self, folder: str | Path, model: str = "actor") -> str:
         """Write the newest committed version as a Hugging Face folder.
@@ -280,7 +289,9 @@ class Cluster:
         )
         self.client.register_plugin(PlexRLWorker(state, self.settings.engines, run_id))
 
-    def submit(self, job: JobSpec, *, resume: bool = False) -> Run:
+    def submit(
+        self, job: JobSpec, *, resume: bool = False, start: StartVersion | None = None
+    ) -> Run:
         """Start a job.
 
         Parameters
@@ -289,13 +300,19 @@ class Cluster:
             The job.
         resume
             Go on from what the store holds of a job of this name; else finding any is an error.
+        start
+            Committed version of another job to go on from, with the settings of this one
+            (`Run.version`); a shorter way to write ``JobSpec.start``.
 
         Raises
         ------
         InputError
             The job cannot run as it is described; nothing was started.
         """
+        if start is not None:
+            job = replace(job, start=start)
         facts = job_facts(job)
+        check_start_in_cluster(self.client, job)
         check_rollout_engines(self.client, job)
         check_tracking(self.client, job)
         submission = Submission(facts, cloudpickle.dumps(job), resume)

@@ -217,7 +217,18 @@ class JobDriver:
         attached = dict(zip(nodes, results, strict=True))
         trainable = [attached[n] for n, model in spec.models.items() if model.is_trainable]
         first = min(trainable, key=lambda a: a.iteration)
-        if first.iteration and not self._drive.is_resumed and not self._num_committed:
+        if spec.start is not None and len({a.iteration for a in trainable}) > 1:
+            raise JobError(
+                f"job {self.job!r} starts from {spec.start}, which is of different iterations for "
+                f"its models {', '.join(attached)}; choose a version that all made in one iteration"
+            )
+        if spec.start is not None and first.is_new and first.iteration >= spec.iterations:
+            raise JobError(
+                f"job {self.job!r} shall run {spec.iterations} iterations, and starts from "
+                f"{spec.start}, which has {first.iteration} behind it; raise iterations"
+            )
+        is_first = not (self._drive.is_resumed or self._num_committed or first.is_new)
+        if first.iteration and is_first:
             raise JobError(
                 f"the store already holds job {self.job!r} up to iteration {first.iteration}; "
                 "go on there with resume=True (plexrl resume STORE), or choose another name or "
@@ -409,6 +420,7 @@ def attach_options(spec: JobSpec) -> dict[str, AttachOptions]:
             num_versions=1 + spec.staleness + (1 if num_trainable > 1 else 0),
             head=model.head,
             rollout_engine=model.rollout_engine,
+            start=spec.start if model.is_trainable else None,
         )
         for name, model in spec.models.items()
     }

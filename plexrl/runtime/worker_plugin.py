@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from functools import partial
 from typing import Any
 
@@ -16,22 +17,25 @@ from distributed import Client, Reschedule, Worker, get_worker
 from distributed.diagnostics.plugin import WorkerPlugin
 
 from dataflow import calls
+from dataflow.jobs import StartVersion
 from plexrl.clock import system_clock
 from plexrl.config import EngineConfig, StateConfig
 from plexrl.engines.protocol import ModelSource
 from plexrl.engines.remote import EngineProcess
-from plexrl.errors import StateError, StoreError
+from plexrl.errors import ServiceError, StateError, StoreError
 from plexrl.runtime import messages
 from plexrl.runtime.driver import JobDriver
 from plexrl.runtime.gate import group_of
 from plexrl.runtime.messages import DriverEvent, pack, unpack
 from plexrl.runtime.registry import CANCELLED, JobRegistry, states_of
 from plexrl.runtime.sample_log import SampleLog
+from plexrl.runtime.starts import Stored, stored_versions
 from plexrl.services.reports import JobLetGo, Report
 from plexrl.services.rollouts import Stopped
 from plexrl.services.service import GroupService
 from plexrl.state.manager import StateManager
 from plexrl.state.opening import open_store
+from plexrl.state.store import Store
 
 logger = logging.getLogger("plexrl.worker")
 
@@ -79,6 +83,12 @@ class PlexRLWorker(WorkerPlugin):
         else:
             self._role = _ServiceHost(worker, group, self._state, self._engines, self._holder)
 
+    def stored(self, start: StartVersion, models: Iterable[str]) -> Stored:
+        """Versions of these models of the job that a job shall start from."""
+        if not isinstance(self._role, _ServiceHost):
+            raise ServiceError(f"this worker serves no group; nothing here knows {start}")
+        return self._role.stored(start, models)
+
     async def teardown(self, worker: Worker) -> None:
         """End it: drivers stop, committed versions are written, engines end."""
         del worker
@@ -116,6 +126,7 @@ class _ServiceHost:
             start_engine=self._start_engine,
             current_id=_current_key,
             report=self._report,
+            open_store=self._open_store,
             lease_timeout_s=LEASE_TIMEOUT_S,
         )
         calls.bind(self._run)
@@ -141,6 +152,19 @@ class _ServiceHost:
     def _yield_lease(self, function_id: str) -> None:
         # Off the event loop: an engine that hangs must not cost the worker its heartbeat.
         self._worker.loop.run_in_executor(None, self._service.yield_lease, function_id)
+
+    @contextmanager
+    def _open_store(self, name: str) -> Iterator[Store]:
+        if not name:
+            yield self._store
+            return
+        with open_store(states_of(name), read_only=True) as store:
+            yield store
+
+    def stored(self, start: StartVersion, models: Iterable[str]) -> Stored:
+        """Versions of these models of the job that a job shall start from."""
+        with self._open_store(start.store) as store:
+            return stored_versions(store, start.job, models)
 
     def _start_engine(self, source: ModelSource) -> EngineProcess:
         return EngineProcess(

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
-from dataclasses import dataclass, field
+from contextlib import AbstractContextManager, suppress
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from dataflow.calls import (
@@ -25,6 +25,7 @@ from dataflow.calls import (
     ValueOptions,
     VersionToken,
 )
+from dataflow.jobs import StartVersion
 from dataflow.phases import Phase
 from dataflow.samples import Rewards
 from plexrl.clock import Clock, system_clock
@@ -32,6 +33,7 @@ from plexrl.core.states import Manifest, StateRef, Tier
 from plexrl.engines.protocol import ModelSource, TrainBatch
 from plexrl.errors import (
     EngineError,
+    JobError,
     LeaseError,
     ServiceError,
     StateError,
@@ -50,6 +52,7 @@ from plexrl.services.rollouts import Rollouts, Stopped
 from plexrl.state.arena import Arena
 from plexrl.state.checksums import digest_of
 from plexrl.state.manager import StateManager
+from plexrl.state.store import Store
 from solver.trace import Outcome
 
 
@@ -80,6 +83,8 @@ class GroupService:
         Returns the id of the task that runs in the calling thread.
     report
         Takes reports; called from the thread of the lease.
+    open_store
+        Opens the store of this name to read from; an empty name is the cluster's own.
     lease_timeout_s
         Seconds a function waits for the one before it to leave the group; the worker's resource
         keeps them apart, so that only a cancelled function that still runs can take them.
@@ -93,6 +98,7 @@ class GroupService:
         start_engine: EngineFactory,
         current_id: Callable[[], str],
         report: Callable[[Report], None],
+        open_store: Callable[[str], AbstractContextManager[Store]],
         lease_timeout_s: float,
         clock: Clock = system_clock,
     ) -> None:
@@ -101,6 +107,7 @@ class GroupService:
         self._models = ModelTable(start_engine)
         self._current_id = current_id
         self._report = report
+        self._open_store = open_store
         self._lease_timeout_s = lease_timeout_s
         self._clock = clock
         self._lock = threading.Lock()
@@ -192,14 +199,19 @@ class GroupService:
     def _attach(self, call: LLMCall, options: AttachOptions) -> Attached:
         """Open a model; its version 0 is read from the folder if nothing was committed."""
         model = self._open(call, options)
-        manifest = self._states.latest(call.job, call.model)
-        if manifest is None:
+        known = self._states.latest(call.job, call.model)
+        if known is not None:
+            manifest = known
+        elif options.start is not None:
+            manifest = self._fork(model, options.start)
+        else:
             manifest = self._import(model, StateRef(call.job, call.model, 0))
         return Attached(
             VersionToken(call.job, call.model, manifest.ref.version, manifest.digest),
             manifest.iteration,
             manifest.data_cursor,
             tuple(manifest.metrics.items()),
+            is_new=known is None,
         )
 
     def _open(self, call: LLMCall, options: AttachOptions) -> OpenModel:
@@ -237,6 +249,28 @@ class GroupService:
             seed=model.seed,
             created_unix_s=self._clock(),
         )
+        self._states.commit(manifest, arena, durable=True, keep_versions=model.num_versions)
+        return manifest
+
+    def _fork(self, model: OpenModel, start: StartVersion) -> Manifest:
+        """Copy a version of another job as the first one of this."""
+        source = StateRef(start.job, model.model, start.version)
+        with self._open_store(start.store) as store:
+            origin = store.manifest(source)
+            slots = self._models.engine(model).layout.slots
+            if origin.layout.slots[: len(slots)] != slots:
+                raise JobError(
+                    f"job {model.job!r} starts from {source}, whose tensors are not those of "
+                    f"{model.source.folder!r}; name the model folder that job was made from"
+                )
+            ref = StateRef(model.job, model.model, start.version)
+            arena = self._states.allocate(ref, origin.layout)
+            try:
+                store.read(source, arena.view)
+            except BaseException:
+                self._states.abandon(arena)
+                raise
+        manifest = replace(origin, ref=ref, seed=model.seed, created_unix_s=self._clock())
         self._states.commit(manifest, arena, durable=True, keep_versions=model.num_versions)
         return manifest
 
