@@ -103,13 +103,9 @@ class Planner:
         if self._placement.pop(name, None) is not None:
             self._triggers["job left"] = "job left its group"
 
-    def close_group(self, name: str) -> None:
-        """Place no job on a group from now on."""
-        self._closed.add(name)
-
-    def open_group(self, name: str) -> None:
-        """Place jobs on a group again."""
-        self._closed.discard(name)
+    def let_in(self, group: str, *, is_open: bool) -> None:
+        """Say whether jobs may be placed on a group from now on."""
+        (self._closed.discard if is_open else self._closed.add)(group)
 
     def ask(self, reason: str) -> None:
         """Plan as soon as there is something to plan."""

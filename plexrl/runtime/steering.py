@@ -118,7 +118,7 @@ class Steering:
         """Let no iteration begin on a group; its jobs go on elsewhere."""
         self._check_group(group)
         self._coordinator.groups.close(group, reason)
-        self._coordinator.planner.close_group(group)
+        self._coordinator.planner.let_in(group, is_open=False)
         jobs = [e.facts.name for e in self._coordinator.jobs.active() if e.group == group]
         for job in jobs:
             if job not in self._table:
@@ -132,7 +132,7 @@ class Steering:
             self._check_group(group)
             return pack(f"group {group} is not draining")
         self._coordinator.groups.open(group)
-        self._coordinator.planner.open_group(group)
+        self._coordinator.planner.let_in(group, is_open=True)
         self.proceed()
         return pack(f"group {group} takes jobs again")
 

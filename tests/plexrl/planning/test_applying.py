@@ -57,7 +57,7 @@ def test_a_plan_for_another_cluster_is_refused_with_the_difference(planner, plan
 
 
 def test_a_draining_group_takes_no_plan(planner):
-    planner.close_group("g")
+    planner.let_in("g", is_open=False)
     with pytest.raises(JobError, match="drain: g"):
         planner.applied(offline(), ["a", "b"], 1.0)
 
