@@ -13,6 +13,7 @@ from typing import Protocol, TypedDict
 
 from dataflow.errors import NoServiceError
 from dataflow.jobs import StartVersion
+from dataflow.lora import LoraSpec
 from dataflow.phases import Phase
 
 
@@ -149,6 +150,8 @@ class AttachOptions:
     """See `dataflow.jobs.ModelSpec`."""
     start: StartVersion | None = None
     """What its first version is copied from; None: the folder."""
+    lora: LoraSpec | None = None
+    """See `dataflow.jobs.ModelSpec`."""
 
 
 @dataclass(frozen=True, slots=True)

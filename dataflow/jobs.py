@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
+from dataflow.errors import PipelineError
 from dataflow.evaluation import Evaluation
+from dataflow.lora import LoraSpec
 
 ROLLOUT_ENGINES = ("torch", "vllm")
 """What `ModelSpec.rollout_engine` may be."""
@@ -25,6 +27,17 @@ class ModelSpec:
     rollout_engine: str = "torch"
     """Engine of the model's rollouts: ``torch``, which also trains it and gives the same bits
     always, or ``vllm``."""
+    lora: LoraSpec | None = None
+    """Adapters to train over the network of the folder, which stays frozen and is shared with
+    other jobs; None trains all of it."""
+
+    def __post_init__(self) -> None:
+        if self.lora is not None and (self.head != "lm" or not self.is_trainable):
+            raise PipelineError(
+                f"model {self.folder!r} has lora with head={self.head!r} and is_trainable="
+                f"{self.is_trainable}; adapters are for trained models with an 'lm' head: leave "
+                "lora out"
+            )
 
 
 @dataclass(frozen=True, slots=True)

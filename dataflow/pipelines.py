@@ -17,6 +17,7 @@ from dataflow.errors import PipelineError
 from dataflow.evaluating import evaluation_of
 from dataflow.iteration import Iteration
 from dataflow.jobs import Commit, JobSpec, ModelSpec, TrackerSpec
+from dataflow.lora import LoraSpec
 from dataflow.nodes import Scored
 from dataflow.rewards import Judge, OverlongPenalty, Verifier
 from dataflow.samples import Sample
@@ -195,6 +196,7 @@ def grpo(
     commit_every: int = 1,
     hints_s: Mapping[str, float] | None = None,
     rollout_engine: str = "torch",
+    lora: LoraSpec | None = None,
     **settings: object,
 ) -> JobSpec:
     """Job that trains one model on one task, with GRPO or a relative of it.
@@ -226,6 +228,8 @@ def grpo(
         Expected seconds by op; the task's by default, which hold for the tiny base model.
     rollout_engine
         ``torch`` or ``vllm``; see `dataflow.jobs.ModelSpec`.
+    lora
+        Adapters to train in place of the whole network; see `dataflow.jobs.ModelSpec`.
     **settings
         Fields of `GrpoSettings` that the task does not decide: `dataflow.algorithms.SETTINGS`; and
         how to look at the job: ``keep_samples`` as in `dataflow.jobs.JobSpec`, ``trackers`` (names,
@@ -251,7 +255,7 @@ def grpo(
     own = settings_of(_task_settings(chosen, seed), algorithm, settings)
     return JobSpec(
         name=chosen.name if name is None else name,
-        models=_models(own, ModelSpec(str(model), rollout_engine=rollout_engine)),
+        models=_models(own, ModelSpec(str(model), rollout_engine=rollout_engine, lora=lora)),
         pipeline=GrpoPipeline(own),
         iterations=iterations,
         seed=seed,

@@ -20,6 +20,7 @@ from dataflow.datasets import JsonlPrompts
 from dataflow.errors import DataflowError
 from dataflow.evaluating import evaluation_of
 from dataflow.jobs import Commit, JobSpec, ModelSpec, TrackerSpec
+from dataflow.lora import LORA_TARGETS, LoraSpec
 from dataflow.pipelines import grpo
 from plexrl.cli.jobfile import JobFile
 from plexrl.errors import InputError
@@ -141,6 +142,7 @@ def _grpo(file: JobFile, tiny: BaseModel) -> Callable[[str], JobSpec]:
             algorithm=published,
             name=file.name,
             commit_every=data.get("commit", {}).get("every_iterations", 1),
+            lora=_lora(file),
             **_common(file),
             **extra,
             **{**algorithm, **warmed},
@@ -172,7 +174,8 @@ def _own_pipeline(file: JobFile, tiny: BaseModel) -> Callable[[str], JobSpec]:
         raise file.error("frozen_models.actor", frozen["actor"], remedy)
 
     def build(model: str) -> JobSpec:
-        models = {"actor": ModelSpec(model, rollout_engine=data.get("rollout_engine", "torch"))}
+        engine = data.get("rollout_engine", "torch")
+        models = {"actor": ModelSpec(model, rollout_engine=engine, lora=_lora(file))}
         for name, given in frozen.items():
             folder = _folder(file, f"frozen_models.{name}", given, tiny)
             models[name] = ModelSpec(folder, is_trainable=False)
@@ -190,6 +193,13 @@ def _own_pipeline(file: JobFile, tiny: BaseModel) -> Callable[[str], JobSpec]:
         )
 
     return build
+
+
+def _lora(file: JobFile) -> LoraSpec | None:
+    given = file.data.get("lora")
+    if given is None:
+        return None
+    return LoraSpec(**{**given, "targets": tuple(given.get("targets", LORA_TARGETS))})
 
 
 def load_function(file: JobFile) -> Callable[..., object]:

@@ -10,7 +10,9 @@ from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 
+from dataflow.lora import LoraSpec
 from plexrl.core.layout import ROLE_OPTIMIZER, ROLE_WEIGHTS, pack
+from plexrl.engines.adapters import adapter_shapes
 from plexrl.errors import ModelFolderError
 
 COMPUTE_DTYPE = "float32"
@@ -85,11 +87,16 @@ def check_folder(path: str | Path) -> FolderFacts:
     )
 
 
-def architecture_key(folder: str | Path, is_trainable: bool = True, head: str = HEAD_LM) -> str:
+def architecture_key(
+    folder: str | Path,
+    is_trainable: bool = True,
+    head: str = HEAD_LM,
+    lora: LoraSpec | None = None,
+) -> str:
     """Key of the resident network a folder needs: equal keys can share one engine.
 
     It covers the configuration, the tokenizer, the head and whether there is an optimizer, not
-    the weights.
+    the weights; where adapters are trained over frozen weights, these and the adapters' kind too.
 
     Raises
     ------
@@ -101,10 +108,21 @@ def architecture_key(folder: str | Path, is_trainable: bool = True, head: str = 
         (name, (root / name).stat().st_mtime_ns if (root / name).exists() else 0)
         for name in (_CONFIG, _TOKENIZER, _TOKENIZER_CONFIG)
     )
-    return _architecture_key(root, stamp, is_trainable, head)
+    key = _architecture_key(root, stamp, is_trainable, head)
+    if lora is None:
+        return key
+    weights = [
+        (str(file), (stat := file.stat()).st_mtime_ns, stat.st_size) for file in _weight_files(root)
+    ]
+    return hashlib.sha256(repr((key, weights, lora)).encode()).hexdigest()[:16]
 
 
-def state_bytes(folder: str | Path, is_trainable: bool = True, head: str = HEAD_LM) -> int:
+def state_bytes(
+    folder: str | Path,
+    is_trainable: bool = True,
+    head: str = HEAD_LM,
+    lora: LoraSpec | None = None,
+) -> int:
     """Bytes of a state of the folder's model, as an engine lays it out.
 
     Raises
@@ -114,6 +132,8 @@ def state_bytes(folder: str | Path, is_trainable: bool = True, head: str = HEAD_
     """
     facts = check_folder(folder)
     shapes = _value_shapes(facts) if head == HEAD_VALUE else facts.shapes
+    if lora is not None:
+        shapes = adapter_shapes(facts.folder, shapes, lora)
     return pack(state_slots(shapes, is_trainable)).nbytes
 
 

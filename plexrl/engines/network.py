@@ -3,13 +3,21 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Mapping
 from pathlib import Path
 
 import torch
 from transformers import AutoModelForCausalLM, AutoModelForTokenClassification, PreTrainedModel
 
 from plexrl.core.layout import ROLE_WEIGHTS, StateLayout, TensorSlot, pack
+from plexrl.engines.adapters import check_adapter_folder
 from plexrl.engines.folders import HEAD_VALUE, VALUE_HEADS, check_folder, state_slots
+from plexrl.engines.lora_network import (
+    add_adapters,
+    fresh_adapters,
+    read_adapters,
+    write_adapters,
+)
 from plexrl.engines.protocol import ModelSource
 from plexrl.errors import EngineError, ModelFolderError
 
@@ -32,7 +40,12 @@ class Network:
         self.source = source
         self.device = device
         self.model = _load_model(source.folder, source.head)
-        named = dict(self.model.named_parameters())
+        lora = source.lora
+        named = (
+            dict(self.model.named_parameters())
+            if lora is None
+            else add_adapters(self.model, source.folder, lora)
+        )
         self.layout: StateLayout = pack(
             state_slots({n: tuple(p.shape) for n, p in named.items()}, source.is_trainable)
         )
@@ -47,11 +60,18 @@ class Network:
         self.grads = torch.zeros_like(self.weights) if source.is_trainable else None
         for parameter in named.values():
             parameter.requires_grad_(source.is_trainable)
+        if lora is not None:
+            self._fill(self.flat, fresh_adapters(self.shapes))
         if self.grads is not None:
             grad_bytes = self.grads.view(torch.uint8)
             for slot in self.layout.role(ROLE_WEIGHTS):
                 named[slot.name].grad = slot_view(grad_bytes, slot)
         self.context_limit = int(getattr(self.model.config, "max_position_embeddings", 2**31))
+
+    @property
+    def shapes(self) -> dict[str, tuple[int, ...]]:
+        """Tensor → shape of the weights of a state, in layout order."""
+        return {slot.name: slot.shape for slot in self.layout.role(ROLE_WEIGHTS)}
 
     def region(self, index: int) -> torch.Tensor:
         """Weights (0), first (1) or second (2) moments as one flat float32 tensor."""
@@ -90,9 +110,21 @@ class Network:
         """
         if arena.readonly:
             raise EngineError("the arena to read into is read-only; give a writable one")
+        tensors = self._folder_tensors(folder)
         target = self._arena_tensor(arena)
+        target.zero_()
+        self._fill(target, tensors)
+
+    def _folder_tensors(self, folder: str) -> Mapping[str, torch.Tensor]:
+        """What version 0 holds: a folder's weights, or adapters, fresh ones over a base."""
+        lora = self.source.lora
+        if lora is not None:
+            if check_adapter_folder(folder, lora):
+                return read_adapters(folder, self.shapes)
+            check_folder(folder)
+            return fresh_adapters(self.shapes)
         named = dict(_load_model(folder, self.source.head).named_parameters())
-        expected = {slot.name: slot.shape for slot in self.layout.role(ROLE_WEIGHTS)}
+        expected = self.shapes
         found = {name: tuple(parameter.shape) for name, parameter in named.items()}
         if found != expected:
             wrong = min(set(found.items()) ^ set(expected.items()))
@@ -101,9 +133,11 @@ class Network:
                 f"tensor {wrong[0]} with shape {wrong[1]} is in only one of them; give models of "
                 "one architecture the same config.json"
             )
-        target.zero_()
+        return {name: parameter.data for name, parameter in named.items()}
+
+    def _fill(self, buffer: torch.Tensor, tensors: Mapping[str, torch.Tensor]) -> None:
         for slot in self.layout.role(ROLE_WEIGHTS):
-            slot_view(target, slot).copy_(named[slot.name].data)
+            slot_view(buffer, slot).copy_(tensors[slot.name])
 
     def weights_sha256(self) -> str:
         """SHA-256 over names and bytes of the weights, in layout order."""
@@ -114,7 +148,12 @@ class Network:
         return digest.hexdigest()
 
     def export(self, folder: str) -> None:
-        """Write configuration and weights as a Hugging Face folder."""
+        """Write configuration and weights as a Hugging Face folder, or adapters as one of peft."""
+        if self.source.lora is not None:
+            slots = self.layout.role(ROLE_WEIGHTS)
+            adapters = {slot.name: slot_view(self.flat, slot) for slot in slots}
+            write_adapters(folder, self.source.folder, self.source.lora, adapters)
+            return
         Path(folder).mkdir(parents=True, exist_ok=True)
         state = {name: tensor.detach().cpu() for name, tensor in self.model.state_dict().items()}
         self.model.save_pretrained(folder, state_dict=state)

@@ -13,6 +13,7 @@ from enum import StrEnum
 from typing import Protocol
 
 from dataflow.calls import GenerateOptions, LogprobOptions, TrainOptions
+from dataflow.lora import LoraSpec
 from dataflow.samples import Prompt, Sample
 from plexrl.core.layout import StateLayout
 
@@ -34,6 +35,8 @@ class ModelSource:
     is_trainable: bool = True
     head: str = "lm"
     """``lm`` or ``value``; see `dataflow.jobs.ModelSpec`."""
+    lora: LoraSpec | None = None
+    """Adapters that its states consist of; None: they are whole networks."""
     kind: EngineKind = EngineKind.TORCH
     """Engine that holds it."""
 

@@ -22,7 +22,6 @@ from transformers.utils import logging as transformers_logging
 from dataflow.calls import GenerateOptions
 from dataflow.samples import EndReason, Prompt, Sample
 from plexrl.core.layout import StateLayout
-from plexrl.engines.network import slot_view
 from plexrl.engines.protocol import Break, DrawKey, Interrupted, ModelSource
 from plexrl.engines.text_codec import TextCodec
 from plexrl.engines.turns import DecodeRow, Drawn, Rollout, run_turn, run_turn_until
@@ -60,7 +59,7 @@ class VLLMEngine:
         from vllm import LLM
 
         self.source = source
-        self._names = WeightNames(source.folder)
+        self._names = WeightNames(source.folder, source.lora)
         config = self._names.config
         self._is_on_gpu = torch.cuda.is_available()
         if not self._is_on_gpu:
@@ -180,8 +179,7 @@ class VLLMEngine:
 
     def _weights(self, arena: memoryview) -> Iterator[tuple[str, torch.Tensor]]:
         flat = torch.frombuffer(arena, dtype=torch.uint8, count=self._names.layout.nbytes)
-        for name, slot in self._names.slots():
-            yield name, slot_view(flat, slot)
+        yield from self._names.weights(flat)
 
     def _draw(
         self, rows: Sequence[DecodeRow], options: GenerateOptions, stop: Break

@@ -7,8 +7,12 @@ from collections.abc import Iterator
 import torch
 from transformers import AutoConfig, AutoModelForCausalLM, PretrainedConfig
 
-from plexrl.core.layout import StateLayout, TensorSlot, pack
+from dataflow.lora import LoraSpec
+from plexrl.core.layout import StateLayout, pack
+from plexrl.engines.adapters import adapter_shapes
 from plexrl.engines.folders import check_folder, state_slots
+from plexrl.engines.lora_network import merged
+from plexrl.engines.network import slot_view
 from plexrl.errors import ModelFolderError
 
 
@@ -19,6 +23,8 @@ class WeightNames:
     ----------
     folder
         Model folder that gives the architecture.
+    lora
+        Adapters that the states consist of, over the folder's own weights.
 
     Raises
     ------
@@ -26,7 +32,7 @@ class WeightNames:
         The folder holds no usable decoder-only model.
     """
 
-    def __init__(self, folder: str) -> None:
+    def __init__(self, folder: str, lora: LoraSpec | None = None) -> None:
         check_folder(folder)
         try:
             self.config: PretrainedConfig = AutoConfig.from_pretrained(
@@ -40,13 +46,38 @@ class WeightNames:
             ) from error
         named = dict(model.named_parameters())
         shapes = {name: tuple(parameter.shape) for name, parameter in named.items()}
-        self.layout: StateLayout = pack(state_slots(shapes, is_trainable=False))
-        slots = {id(named[slot.name]): slot for slot in self.layout.slots}
+        read = shapes if lora is None else adapter_shapes(folder, shapes, lora)
+        self.layout: StateLayout = pack(state_slots(read, is_trainable=False))
+        self._lora = lora
+        self._base = _stored(folder) if lora is not None else {}
+        own_names = {id(parameter): name for name, parameter in named.items()}
         state = model.state_dict(keep_vars=True)
         # A tied tensor has one slot and several names. vLLM needs them all: it leaves a weight
         # that is not named as it was, and warns only.
-        self._slots = [(n, slots[id(tensor)]) for n, tensor in state.items() if id(tensor) in slots]
+        self._names = [(n, own_names[id(t)]) for n, t in state.items() if id(t) in own_names]
 
-    def slots(self) -> Iterator[tuple[str, TensorSlot]]:
-        """Every name a checkpoint may hold, with the slot its values lie in."""
-        yield from self._slots
+    def weights(self, flat: torch.Tensor) -> Iterator[tuple[str, torch.Tensor]]:
+        """Every name a checkpoint may hold, with its values under a state.
+
+        Parameters
+        ----------
+        flat
+            Bytes of the state; adapters are added to the folder's weights.
+        """
+        read = {slot.name: slot_view(flat, slot) for slot in self.layout.slots}
+        for name, own_name in self._names:
+            if self._lora is None:
+                yield name, read[own_name]
+            else:
+                yield name, merged(own_name, self._base[own_name], read, self._lora)
+
+
+def _stored(folder: str) -> dict[str, torch.Tensor]:
+    """Weights of a folder, by the names its network gives them, in the dtype of states."""
+    try:
+        model = AutoModelForCausalLM.from_pretrained(
+            folder, dtype=torch.float32, local_files_only=True
+        )
+    except (OSError, ValueError, KeyError, RuntimeError) as error:
+        raise ModelFolderError(f"model folder {folder!r} cannot be loaded: {error}") from error
+    return {name: parameter.data for name, parameter in model.named_parameters()}

@@ -454,7 +454,9 @@ def job_facts(job: JobSpec) -> JobFacts:
         check_folder(model.folder)
         # A train function commits beside the version it started from.
         num_copies = 2 if model.is_trainable else 1
-        memory_bytes += num_copies * state_bytes(model.folder, model.is_trainable, model.head)
+        memory_bytes += num_copies * state_bytes(
+            model.folder, model.is_trainable, model.head, model.lora
+        )
     try:
         ops = check_job(job)
     except DataflowError as error:

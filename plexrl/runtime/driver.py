@@ -421,6 +421,7 @@ def attach_options(spec: JobSpec) -> dict[str, AttachOptions]:
             head=model.head,
             rollout_engine=model.rollout_engine,
             start=spec.start if model.is_trainable else None,
+            lora=model.lora,
         )
         for name, model in spec.models.items()
     }

@@ -138,4 +138,6 @@ def rollout_source(source: ModelSource, rollout_engine: str) -> ModelSource:
 
 def source_key(source: ModelSource) -> str:
     """Key of the engine that can compute this model."""
-    return f"{source.kind}-" + architecture_key(source.folder, source.is_trainable, source.head)
+    return f"{source.kind}-" + architecture_key(
+        source.folder, source.is_trainable, source.head, source.lora
+    )

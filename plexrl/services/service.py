@@ -215,7 +215,7 @@ class GroupService:
         )
 
     def _open(self, call: LLMCall, options: AttachOptions) -> OpenModel:
-        source = ModelSource(options.folder, options.is_trainable, options.head)
+        source = ModelSource(options.folder, options.is_trainable, options.head, options.lora)
         sampler = rollout_source(source, options.rollout_engine)
         model = OpenModel(
             call.job,

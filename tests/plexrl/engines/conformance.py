@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from dataflow.calls import GenerateOptions, LogprobOptions, TrainOptions
+from dataflow.lora import LoraSpec
 from dataflow.samples import EndReason, Prompt
 from plexrl.core.layout import ROLE_OPTIMIZER, ROLE_WEIGHTS
 from plexrl.engines.folders import state_bytes
@@ -32,6 +33,7 @@ class Rig:
     """Same architecture, other weights."""
     handle: Any
     """Arena → what the engine's methods take."""
+    lora: LoraSpec | None = None
     arenas: dict = field(default_factory=dict)
     """Folder → arena with its version 0, which tests do not write to."""
 
@@ -80,7 +82,7 @@ def test_the_layout_has_weights_first_and_the_size_the_folder_promises(rig):
     roles = [slot.role for slot in layout.slots]
     num_weights = len(layout.role(ROLE_WEIGHTS))
     assert roles == [ROLE_WEIGHTS] * num_weights + [ROLE_OPTIMIZER] * (2 * num_weights + 1)
-    assert layout.nbytes == state_bytes(rig.folder)
+    assert layout.nbytes == state_bytes(rig.folder, lora=rig.lora)
 
 
 def test_a_loaded_state_is_stored_back_byte_for_byte(rig):
