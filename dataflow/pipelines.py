@@ -251,11 +251,11 @@ def grpo(
         A setting is out of range.
     """
     chosen = _chosen(task, task_options, num_prompts, num_samples, max_new_tokens)
-    looks: dict[str, Any] = {key: settings.pop(key) for key in LOOKS if key in settings}
+    looks = _looks(settings, chosen, seed)
     own = settings_of(_task_settings(chosen, seed), algorithm, settings)
     return JobSpec(
         name=chosen.name if name is None else name,
-        models=_models(own, ModelSpec(str(model), rollout_engine=rollout_engine, lora=lora)),
+        models=_models(own, ModelSpec(model, rollout_engine=rollout_engine, lora=lora)),
         pipeline=GrpoPipeline(own),
         iterations=iterations,
         seed=seed,
@@ -266,8 +266,7 @@ def grpo(
         num_prompts=own.dynamic_rounds * chosen.num_prompts,
         commit=Commit(every_iterations=commit_every),
         hints_s=dict(chosen.hints_s if hints_s is None else hints_s),
-        **_looks(looks, chosen, seed),
-        description=chosen.description,
+        **looks,
     )
 
 
@@ -301,9 +300,10 @@ def _models(settings: GrpoSettings, actor: ModelSpec) -> dict[str, ModelSpec]:
     return models
 
 
-def _looks(given: Mapping[str, Any], task: Task, seed: int) -> dict[str, Any]:
-    """How to look at a job, as `JobSpec` has it."""
-    looks = dict(given)
+def _looks(settings: dict[str, Any], task: Task, seed: int) -> dict[str, Any]:
+    """How to look at a job, as `JobSpec` has it; taken out of the settings."""
+    looks = {key: settings.pop(key) for key in LOOKS if key in settings}
+    looks["description"] = task.description
     if "trackers" in looks:
         looks["trackers"] = tuple(
             TrackerSpec(found) if isinstance(found, str) else found for found in looks["trackers"]

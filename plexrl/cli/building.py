@@ -128,7 +128,7 @@ def _grpo(file: JobFile, tiny: BaseModel) -> Callable[[str], JobSpec]:
     if "betas" in algorithm:
         algorithm["betas"] = tuple(algorithm["betas"])
     own = ("num_samples", "max_new_tokens", "hints_s", "rollout_engine")
-    extra = {key: data[key] for key in own if key in data}
+    extra = {key: data[key] for key in own if key in data} | {"lora": _lora(file)}
     if "evaluation" in data:
         extra["evaluation"] = _evaluation(file)
 
@@ -142,7 +142,6 @@ def _grpo(file: JobFile, tiny: BaseModel) -> Callable[[str], JobSpec]:
             algorithm=published,
             name=file.name,
             commit_every=data.get("commit", {}).get("every_iterations", 1),
-            lora=_lora(file),
             **_common(file),
             **extra,
             **{**algorithm, **warmed},
