@@ -145,7 +145,7 @@ class Arbiter:
         table = self._table
         match event:
             case Ready(ref):
-                return list(table.enqueue(ref, now).ref.groups)
+                return self._nearest_first(table.enqueue(ref, now))
             case Started(function_id):
                 self._start(table.find(function_id), now, out)
                 return []
@@ -163,6 +163,14 @@ class Arbiter:
                 return list(table.groups)
             case Woke():
                 return list(self._woken(now, out))
+
+    def _nearest_first(self, entry: Entry) -> list[str]:
+        """The function's groups; where any will do, first one that its job used last."""
+        names = list(entry.places)
+        if entry.ref.is_any:
+            groups = self._table.groups
+            names.sort(key=lambda name: (groups[name].last_served or ("",))[0] != entry.ref.job)
+        return names
 
     def _start(self, entry: Entry, now: int, out: list[Instruction]) -> None:
         was_alive = entry.is_alive
@@ -184,7 +192,7 @@ class Arbiter:
             # Its start came before the news that its predecessor had ended.
             if group.holder is not None and group.holder.started_at is not None:
                 self._prefetch(group, now, out)
-        return list(entry.ref.groups) if was_alive else []
+        return list(entry.places) if was_alive else []
 
     def _lose_group(self, name: str, now: int, out: list[Instruction]) -> list[str]:
         """End what was granted there, as a whole; what queues there waits for its return."""
@@ -266,6 +274,9 @@ class Arbiter:
             entry, index = self._choose(group, now, out)
         elif not self._is_grantable(entry, group):
             entry = None
+        if entry is not None and entry.ref.is_any and group.holder is not None:
+            # Which of its groups is free first is known only when one is.
+            entry = None
         if entry is None:
             group.idle_since = now if group.holder is None else None
             return None
@@ -276,7 +287,7 @@ class Arbiter:
             # What goes on after a yield had its turn before.
             if (other is not group or index is None) and not entry.ref.served_ticks:
                 other.cursor.serve(entry.ref.job, entry.ref.op)
-        self._grant(entry, now, out)
+        self._grant(entry, group, now, out)
         return entry
 
     def _choose(
@@ -312,9 +323,9 @@ class Arbiter:
             )
         return self._table.find(choice.id), index
 
-    def _grant(self, entry: Entry, now: int, out: list[Instruction]) -> None:
-        is_ahead = self._table.grant(entry, now)
-        out.append(Admit(entry.ref.id, entry.ref.groups, is_ahead))
+    def _grant(self, entry: Entry, asking: Group, now: int, out: list[Instruction]) -> None:
+        is_ahead = self._table.grant(entry, asking, now)
+        out.append(Admit(entry.ref.id, entry.places, is_ahead))
         for group in self._table.groups_of(entry):
             group.idle_since = None
             if group.ahead is entry:
@@ -362,7 +373,7 @@ class Arbiter:
 
     def _is_grantable(self, entry: Entry, asking: Group) -> bool:
         """Whether its groups besides the asking one have a place and are not reserved."""
-        return all(
+        return entry.ref.is_any or all(
             group is asking
             or (group.is_present and group.ahead is None and self._urgent(group) in {None, entry})
             for group in self._table.groups_of(entry)

@@ -23,7 +23,7 @@ class FunctionRef:
     """Name within the job's iteration, e.g. ``actor.rollout.0``."""
     iteration: int
     groups: tuple[str, ...]
-    """Groups it needs, all at once (more than one: a gang)."""
+    """Groups it needs, all at once (more than one: a gang); with `is_any` one of them."""
     duration_ticks: int
     """Expected length of the lease."""
     is_yieldable: bool = False
@@ -32,6 +32,9 @@ class FunctionRef:
     """What it has taken in leases it yielded."""
     swap_ticks: int = 0
     """Expected time to bring its state back after another job had the group."""
+    is_any: bool = False
+    """Whether any one of its groups will do; the arbiter picks one that is free. It cannot yield:
+    what it keeps lies on the group it left."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -68,6 +68,9 @@ def waiting(table: Table, urgent: Callable[[Group], Entry | None], now: int) -> 
 
 def _reason(table: Table, entry: Entry, urgent: Callable[[Group], Entry | None], now: int) -> str:
     groups = list(table.groups_of(entry))
+    if entry.ref.is_any and table.is_placeable(entry):
+        # The one expected to be free first stands for all of them.
+        groups = [min((g for g in groups if g.is_present), key=lambda g: _free_at(g, now))]
     for group in groups:
         if not group.is_present:
             return f"{group.name} is not there"
@@ -100,6 +103,10 @@ def _holds(group: Group, now: int) -> str:
         return f"{group.name} is free"
     left = (group.holder.expected_end(now) - now) / TICKS_PER_S
     return f"job {group.holder.ref.job} holds {group.name} until about +{left:.1f} s"
+
+
+def _free_at(group: Group, now: int) -> int:
+    return now if group.holder is None else group.holder.expected_end(now)
 
 
 def _name(entry: Entry) -> str:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Admit:
-    """Grant the function the lease of its groups.
+    """Grant the function the lease of its groups, or of the one picked for it.
 
     With `is_ahead` another function still runs there; this one starts when it ends.
     """

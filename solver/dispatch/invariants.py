@@ -12,9 +12,10 @@ from solver.errors import DispatchError
 def check(table: Table, max_overtaken: int, max_yields: int) -> None:
     """Check the table.
 
-    One lease per group; a gang has all its groups or none; grants are ordered alike on all groups
-    (so no two gangs wait for each other); nothing is overtaken more than `max_overtaken` times in
-    each of its waits, of which yielding adds at most `max_yields`;
+    One lease per group; a gang has all its groups or none, and where any will do exactly one, which
+    was free; grants are ordered alike on all groups (so no two gangs wait for each other); nothing
+    is overtaken more than `max_overtaken` times in each of its waits, of which yielding adds at
+    most `max_yields`;
     a group that stands idle with work has a reason and a time to look again.
 
     Raises
@@ -63,6 +64,7 @@ def _lease_faults(group: Group) -> Iterator[str]:
 
 def _entry_faults(table: Table, entry: Entry, max_overtaken: int) -> Iterator[str]:
     name = entry.ref.id
+    yield from _place_faults(table, entry)
     groups = list(table.groups_of(entry))
     num_queued = sum(group.queue.get(name) is entry for group in groups)
     num_leased = sum(entry in (group.holder, group.ahead) for group in groups)
@@ -74,6 +76,20 @@ def _entry_faults(table: Table, entry: Entry, max_overtaken: int) -> Iterator[st
         yield f"{name} holds {num_held} of {len(groups)} groups, held_at is {entry.held_at}"
     if entry.num_overtaken > max_overtaken:
         yield f"{name} was overtaken {entry.num_overtaken} times"
+
+
+def _place_faults(table: Table, entry: Entry) -> Iterator[str]:
+    name, wanted = entry.ref.id, entry.ref.groups
+    is_picked = entry.ref.is_any and entry.stage is not Stage.READY
+    if entry.places != wanted and not (is_picked and set(entry.places) < set(wanted)):
+        yield f"{name} is {entry.stage} and has {entry.places} of {wanted}"
+    if is_picked and len(entry.places) != 1:
+        yield f"{name} needs one of {wanted} and was granted {entry.places}"
+    if is_picked and entry.held_at is None:
+        yield f"{name} waits for {entry.places} although any of {wanted} would do"
+    for other in set(wanted) - set(entry.places):
+        if name in table.group(other).queue:
+            yield f"{name} queues at {other} although it has {entry.places}"
 
 
 def _job_faults(table: Table) -> Iterator[str]:

@@ -86,6 +86,8 @@ class Entry:
     ref: FunctionRef
     order: int
     """Rank by readiness: smaller is older."""
+    places: tuple[str, ...]
+    """Groups it queues at or was granted; the same unless any one of them will do."""
     ready_at: int
     """Ticks."""
     stage: Stage | None = None

@@ -85,8 +85,8 @@ class Table:
         return group
 
     def groups_of(self, entry: Entry) -> Iterator[Group]:
-        """Groups the function wants or holds."""
-        return (self.group(name) for name in entry.ref.groups)
+        """Groups the function queues at or holds."""
+        return (self.group(name) for name in entry.places)
 
     def find(self, function_id: str) -> Entry:
         """Look up a function by id, one that departed not long ago included.
@@ -117,8 +117,13 @@ class Table:
                 f"function {ref.id!r} of job {ref.job!r} names groups {ref.groups}: "
                 "name at least one group, and each once"
             )
+        if ref.is_any and ref.is_yieldable:
+            raise DispatchError(
+                f"function {ref.id!r} of job {ref.job!r} may run on any of {ref.groups} and yield: "
+                "what it keeps when it yields lies on one group; name that group, or let it run on"
+            )
         earlier = self.alive.get(ref.id) or self._departed.get(ref.id)
-        entry = Entry(ref=ref, order=self._num_ready + 1, ready_at=now)
+        entry = Entry(ref, self._num_ready + 1, ref.groups, ready_at=now)
         if earlier is not None:
             entry.stage, entry.history = earlier.stage, earlier.history
             entry.num_yields = earlier.num_yields
@@ -131,9 +136,14 @@ class Table:
         self.jobs.setdefault(ref.job, Progress(now)).begin(entry)
         return entry
 
-    def grant(self, entry: Entry, now: int) -> bool:
-        """Give the function all its groups; returns whether it is ahead on any of them."""
+    def grant(self, entry: Entry, asking: Group, now: int) -> bool:
+        """Give the function all its groups, or the asking one if any will do.
+
+        Returns whether it is ahead on any of them.
+        """
         entry.move(Step.ADMIT, now)
+        if entry.ref.is_any:
+            self._settle_on(entry, asking)
         self._num_grants += 1
         entry.grant_order = self._num_grants
         overtaken: dict[str, Entry] = {}
@@ -180,14 +190,21 @@ class Table:
             entry.num_yields += 1
 
     def is_placeable(self, entry: Entry) -> bool:
-        """Whether all its groups are there."""
-        return all(group.is_present for group in self.groups_of(entry))
+        """Whether all its groups are there, or one where any will do."""
+        enough = any if entry.ref.is_any else all
+        return enough(group.is_present for group in self.groups_of(entry))
 
     def drop_if_idle(self, name: str) -> None:
         """Forget an absent group nobody waits for."""
         group = self.groups.get(name)
         if group is not None and not group.is_present and not group.queue:
             del self.groups[name]
+
+    def _settle_on(self, entry: Entry, asking: Group) -> None:
+        for group in self.groups_of(entry):
+            if group is not asking:
+                del group.queue[entry.ref.id]
+        entry.places = (asking.name,)
 
     def _note_held(self, entry: Entry, now: int) -> None:
         if all(group.holder is entry for group in self.groups_of(entry)):

@@ -67,6 +67,7 @@ class Cluster(RuleBasedStateMachine):
         self.num_functions = 0
         self.queued: dict[str, FunctionRef] = {}
         self.granted: dict[str, FunctionRef] = {}
+        self.wanted: dict[str, FunctionRef] = {}
         self.started: set[str] = set()
         self.present: set[str] = set()
         self.lines: dict[str, list[str]] = {group: [] for group in GROUPS}
@@ -90,6 +91,11 @@ class Cluster(RuleBasedStateMachine):
 
     def note_admission(self, admit):
         ref = self.queued.pop(admit.id)
+        if ref.is_any:
+            assert len(admit.groups) == 1
+            assert admit.groups[0] in ref.groups
+            assert not admit.is_ahead
+            ref = replace(ref, groups=admit.groups)
         assert admit.groups == ref.groups
         is_ahead = False
         for group in ref.groups:
@@ -116,15 +122,25 @@ class Cluster(RuleBasedStateMachine):
         op=st.sampled_from(OPS),
         groups=st.lists(st.sampled_from(GROUPS), min_size=1, max_size=3, unique=True),
         duration=st.integers(1, 100),
+        is_any=st.booleans(),
         gap=TICKS,
         is_yieldable=st.booleans(),
     )
-    def ready(self, job, op, groups, duration, gap, is_yieldable):
+    def ready(self, job, op, groups, duration, is_any, gap, is_yieldable):
         self.now += gap
         self.num_functions += 1
         name = f"{job}.{op}.{self.num_functions}"
-        ref = FunctionRef(name, job, op, self.num_functions, tuple(groups), duration, is_yieldable)
-        self.queued[name] = ref
+        ref = FunctionRef(
+            name,
+            job,
+            op,
+            self.num_functions,
+            tuple(groups),
+            duration,
+            is_yieldable=is_yieldable and not is_any,
+            is_any=is_any,
+        )
+        self.queued[name] = self.wanted[name] = ref
         self.send(Ready(ref))
 
     @precondition(lambda self: self.granted)
@@ -174,15 +190,15 @@ class Cluster(RuleBasedStateMachine):
             self.send(GroupAdded(group))
             return
         self.present.remove(group)
-        lost = {name: ref for name, ref in self.granted.items() if group in ref.groups}
+        lost = [name for name, ref in self.granted.items() if group in ref.groups]
         for name in lost:
             self.free(name)
         self.send(GroupLost(group))
-        for name, ref in lost.items():
+        for name in lost:
             # The worker's last word comes late, then the function is ready again.
             self.send(Ended(name))
-            self.queued[name] = ref
-            self.send(Ready(ref))
+            self.queued[name] = self.wanted[name]
+            self.send(Ready(self.wanted[name]))
 
     @rule(job=st.sampled_from(JOBS))
     def job_leaves(self, job):

@@ -40,9 +40,10 @@ class Desk:
         self.arbiter.check()
         return self.out
 
-    def ready(self, job, op, now, *, groups=("group-0",), ticks=100, iteration=0):
+    def ready(self, job, op, now, *, groups=("group-0",), ticks=100, iteration=0, is_any=False):
         name = f"{job}.{op}.{iteration}"
-        return self.send(Ready(FunctionRef(name, job, op, iteration, groups, ticks)), now)
+        ref = FunctionRef(name, job, op, iteration, groups, ticks, is_any=is_any)
+        return self.send(Ready(ref), now)
 
     def reasons(self, now):
         return {waiting.id: waiting.reason for waiting in self.arbiter.waiting(now)}
@@ -506,3 +507,86 @@ def test_an_event_costs_nothing_for_groups_it_does_not_touch():
     rule.groups.clear()
     desk.send(Ended("group-7.roll.0"), 10)
     assert set(rule.groups) == {"group-7"}
+
+
+PAIR = ("group-0", "group-1")
+
+
+def places(out):
+    return [instruction.groups for instruction in out if isinstance(instruction, Admit)]
+
+
+def test_where_any_group_will_do_a_free_one_is_picked():
+    desk = Desk(*PAIR)
+    assert places(desk.ready("a", "roll", 0, groups=PAIR, is_any=True)) == [("group-0",)]
+    assert places(desk.ready("b", "roll", 0, groups=PAIR, is_any=True)) == [("group-1",)]
+
+
+def test_among_free_groups_the_one_the_job_used_last_is_picked():
+    desk = Desk(*PAIR)
+    desk.ready("a", "roll", 0, groups=PAIR, is_any=True)
+    desk.ready("b", "roll", 0, groups=PAIR, is_any=True)
+    desk.send(Ended("a.roll.0"), 50)
+    desk.send(Ended("b.roll.0"), 60)
+    assert places(desk.ready("b", "roll", 70, groups=PAIR, iteration=1, is_any=True)) == [
+        ("group-1",)
+    ]
+
+
+def test_a_function_that_may_run_anywhere_waits_for_the_group_that_is_free_first():
+    desk = Desk(*PAIR)
+    desk.ready("a", "roll", 0, groups=("group-0",), ticks=100)
+    desk.ready("b", "roll", 0, groups=("group-1",), ticks=900)
+    assert places(desk.ready("c", "roll", 5, groups=PAIR, is_any=True)) == []
+    assert "group-0" in desk.reasons(5)["c.roll.0"]
+    # Its expected end passes, and still nothing is bound to either group.
+    assert places(desk.send(Woke(), 95)) == []
+    assert places(desk.send(Ended("b.roll.0"), 300)) == [("group-1",)]
+    assert places(desk.send(Ended("a.roll.0"), 400)) == []
+
+
+def test_a_group_that_is_gone_does_not_hold_up_what_may_run_elsewhere():
+    desk = Desk(*PAIR)
+    desk.send(GroupLost("group-0"), 1)
+    assert places(desk.ready("a", "roll", 2, groups=PAIR, is_any=True)) == [("group-1",)]
+    desk.ready("b", "roll", 3, groups=PAIR, is_any=True)
+    assert "group-1" in desk.reasons(3)["b.roll.0"]
+    assert places(desk.send(GroupAdded("group-0"), 4)) == [("group-0",)]
+
+
+def test_what_ran_on_a_lost_group_goes_on_on_another():
+    desk = Desk(*PAIR)
+    desk.ready("a", "roll", 0, groups=PAIR, is_any=True)
+    desk.send(GroupLost("group-0"), 10)
+    assert places(desk.ready("a", "roll", 11, groups=PAIR, is_any=True)) == [("group-1",)]
+
+
+def test_a_withdrawn_function_leaves_all_the_queues_it_stood_in():
+    desk = Desk(*PAIR)
+    desk.ready("a", "roll", 0, groups=("group-0",))
+    desk.ready("b", "roll", 0, groups=("group-1",))
+    desk.ready("c", "roll", 1, groups=PAIR, is_any=True)
+    desk.send(Withdrawn("c.roll.0"), 2)
+    assert [desk.arbiter.num_waiting(group) for group in PAIR] == [0, 0]
+
+
+def test_what_was_passed_over_too_often_gets_the_first_group_that_is_free():
+    desk = Desk(*PAIR, rule=YoungestFirst(), fairness=Fairness(max_overtaken=1))
+    desk.ready("a", "roll", 0, groups=("group-0",))
+    desk.ready("b", "roll", 0, groups=("group-1",))
+    desk.ready("old", "roll", 1, groups=PAIR, is_any=True)
+    desk.ready("c", "roll", 2, groups=PAIR, is_any=True)
+    desk.ready("d", "roll", 3, groups=PAIR, is_any=True)
+    assert admitted(desk.send(Ended("a.roll.0"), 10)) == ["d.roll.0"]
+    assert admitted(desk.send(Ended("b.roll.0"), 20)) == ["old.roll.0"]
+
+
+def test_an_op_that_ran_elsewhere_counts_as_served_in_every_order_it_stands_in():
+    desk = Desk(*PAIR)
+    slots = (("a", "roll", 100, 0), ("b", "roll", 100, 0))
+    orders = {group: tuple(Slot(*slot) for slot in slots) for group in PAIR}
+    desk.send(PlanAdopted(DispatchPlan(orders)), 0)
+    desk.ready("x", "roll", 0, groups=PAIR)
+    desk.ready("b", "roll", 1, groups=PAIR, is_any=True)
+    desk.ready("a", "roll", 2, groups=PAIR, is_any=True)
+    assert admitted(desk.send(Ended("x.roll.0"), 100)) == ["a.roll.0", "b.roll.0"]
