@@ -12,9 +12,10 @@ from solver.policies import (
     Policy,
     keep_group,
     keep_group_lag_first,
-    lag_first,
     planned_order,
+    shortest_first,
 )
+from solver.queueing import Turn
 from solver.rightsizing import Effort, right_size
 from solver.scoring import Dispatch, FleetScore, period_alone_s, score_fleet
 from solver.workloads import (
@@ -37,7 +38,7 @@ class Way:
     """A dispatch, and how the search values cells for it."""
 
     dispatch: Dispatch
-    is_lag_first: bool = False
+    turn: Turn = Turn.FIRST_READY
     is_kept: bool = False
     margin: float = 0.025
     """Share of a slowdown limit kept free for draws that the planner does not see."""
@@ -94,9 +95,11 @@ FULL = Size(
 
 # Agents wait for tools, whose lengths vary most: their means settle late.
 AGENTS_MARGIN = 0.04
-LAG_FIRST = Way(lag_first, is_lag_first=True)
+MAX_SEATS = 4
+"""Groups of a kind that may keep a copy of one job's state, as far as their memory goes."""
+SHORTEST_FIRST = Way(shortest_first, Turn.SHORTEST_FIRST)
 KEEP_GROUP = Way(keep_group, is_kept=True)
-KEEP_GROUP_LAG_FIRST = Way(keep_group_lag_first, is_lag_first=True, is_kept=True)
+KEEP_GROUP_LAG_FIRST = Way(keep_group_lag_first, Turn.LAG_FIRST, is_kept=True)
 
 
 def pool_case(shapes: Shapes, size: str, most: int) -> Case:
@@ -128,13 +131,14 @@ def rollmux_case(shapes: Shapes, *, is_uniform: bool) -> Case:
             rollout,
             memory_bytes=_memory(shapes),
             max_jobs=shapes["rollmux_table6"]["max_jobs_per_group"],
+            max_seats=MAX_SEATS,
         ),
         draw=lambda seed, count: rollmux_suite(
             shapes, seed, num_jobs=count, slowdown_limit=None if is_uniform else 1.5
         ),
         num_jobs=shapes["suites"]["rollmux"]["jobs"],
         prices={"split": rollout + train, "colocated": train},
-        ways=(LAG_FIRST,),
+        ways=(SHORTEST_FIRST,),
     )
 
 
@@ -184,7 +188,7 @@ def plan_ours(case: Case, size: Size, seed: int, *, is_by_price: bool = False) -
     for way in case.ways:
         effort = Effort(
             steps=size.steps,
-            is_lag_first=way.is_lag_first,
+            turn=way.turn,
             is_kept=way.is_kept,
             is_by_price=is_by_price,
             margin=way.margin,

@@ -6,10 +6,10 @@ planned, simulated and paid for by itself.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from functools import lru_cache
+from functools import lru_cache, partial
 
 from solver.errors import ProblemError
 from solver.simulate import SimJob, SimOp
@@ -49,6 +49,9 @@ class Market:
     """Iterations by which rollouts may run ahead of training (0: synchronous)."""
     is_yielding: bool = False
     """Whether rollouts can give their group up in mid-sample and go on later."""
+    max_seats: int = 1
+    """Most shared groups of a kind that keep a copy of a job's state, each in its host memory:
+    what the job runs there goes to whichever is free."""
 
     @property
     def dedicated_price(self) -> float:
@@ -57,6 +60,30 @@ class Market:
             return self.train_price
         return self.rollout_price + self.train_price
 
+    def price(self, num_jobs: int, num_rollout: int, num_train: int) -> float:
+        """What so many shared groups cost per second, with the private ones of the jobs."""
+        trains = num_train * self.train_price
+        match self.arrangement:
+            case Arrangement.COLOCATED:
+                return trains
+            case Arrangement.SPLIT:
+                return trains + num_rollout * self.rollout_price
+            case Arrangement.PRIVATE_ROLLOUT:
+                return trains + num_jobs * self.rollout_price
+
+
+Seats = tuple[str, ...]
+"""Groups of one kind that keep a job's state."""
+
+
+def has_room(market: Market, jobs: Iterable[Workload]) -> bool:
+    """Whether the states of the jobs fit one shared group."""
+    here = list(jobs)
+    memory = market.memory_bytes
+    return len(here) <= market.max_jobs and (
+        memory is None or sum(job.memory_bytes for job in here) <= memory
+    )
+
 
 @dataclass(frozen=True, slots=True)
 class Cell:
@@ -64,37 +91,39 @@ class Cell:
 
     market: Market
     jobs: tuple[Workload, ...]
-    rollout_groups: tuple[str, ...]
-    """Per job its rollout group; "" where rollouts hold no shared group."""
-    train_groups: tuple[str, ...]
-    """Per job its train group."""
+    rollout_groups: tuple[Seats, ...]
+    """Per job the groups any of which runs its rollouts; none where they hold no shared group."""
+    train_groups: tuple[Seats, ...]
+    """Per job the groups any of which trains it."""
+
+    @property
+    def num_rollout(self) -> int:
+        """Number of shared rollout groups."""
+        return len(set().union(*self.rollout_groups))
+
+    @property
+    def num_train(self) -> int:
+        """Number of train groups."""
+        return len(set().union(*self.train_groups))
 
     @property
     def price(self) -> float:
         """What its groups cost per second."""
-        trains = len(set(self.train_groups)) * self.market.train_price
-        match self.market.arrangement:
-            case Arrangement.COLOCATED:
-                return trains
-            case Arrangement.SPLIT:
-                return trains + len(set(self.rollout_groups)) * self.market.rollout_price
-            case Arrangement.PRIVATE_ROLLOUT:
-                return trains + len(self.jobs) * self.market.rollout_price
+        return self.market.price(len(self.jobs), self.num_rollout, self.num_train)
 
     def fits(self) -> bool:
         """Whether memory and the number of jobs per shared group hold."""
         shared = [self.train_groups]
         if self.market.arrangement is Arrangement.SPLIT:
             shared.append(self.rollout_groups)
-        for seats in shared:
-            for group in set(seats):
-                here = [job for job, seat in zip(self.jobs, seats, strict=True) if seat == group]
-                memory = self.market.memory_bytes
-                if len(here) > self.market.max_jobs:
-                    return False
-                if memory is not None and sum(job.memory_bytes for job in here) > memory:
-                    return False
-        return True
+        return all(
+            has_room(
+                self.market,
+                [job for job, places in zip(self.jobs, seats, strict=True) if group in places],
+            )
+            for seats in shared
+            for group in set().union(*seats)
+        )
 
     def compile(self, seed: int, horizon_s: float, tail: Tail = Tail.LOGNORMAL) -> list[SimJob]:
         """The jobs as the simulator takes them, with draws that outlast the horizon."""
@@ -121,12 +150,12 @@ def make_cell(
             f"a cell of {len(jobs)} jobs, {num_rollout} rollout and {num_train} train groups makes "
             "no sense; give at least one of each"
         )
-    rollouts: tuple[str, ...] = ("",) * len(jobs)
+    rollouts: tuple[Seats, ...] = ((),) * len(jobs)
     if market.arrangement is Arrangement.SPLIT:
         loads = [job.role_s(Role.ROLLOUT) for job in jobs]
-        rollouts = _seats(jobs, "rollout", loads, num_rollout, rollouts)
+        rollouts = _seats(market, jobs, "rollout", loads, num_rollout, rollouts)
     loads = [_train_load(market, job) for job in jobs]
-    trains = _seats(jobs, "train", loads, num_train, rollouts)
+    trains = _seats(market, jobs, "train", loads, num_train, rollouts)
     if market.arrangement is Arrangement.COLOCATED:
         rollouts = trains
     return Cell(market, tuple(jobs), rollouts, trains)
@@ -140,40 +169,68 @@ def _train_load(market: Market, job: Workload) -> float:
 
 
 def _seats(
-    jobs: Sequence[Workload], kind: str, loads: Sequence[float], count: int, apart: Sequence[str]
-) -> tuple[str, ...]:
-    """Groups of the jobs, longest first on the least loaded.
+    market: Market,
+    jobs: Sequence[Workload],
+    kind: str,
+    loads: Sequence[float],
+    count: int,
+    apart: Sequence[Seats],
+) -> tuple[Seats, ...]:
+    """Groups of the jobs, longest first on the least loaded that has room.
 
     Jobs that share a group already (`apart`) rather do not share another: otherwise some would
-    meet everybody everywhere and others nobody.
+    meet everybody everywhere and others nobody. Where jobs may have several groups they meet
+    anyway: there the largest states are seated first, and the room left goes to copies of the
+    smallest.
     """
-    seats = [""] * len(jobs)
-    for index in sorted(range(len(jobs)), key=lambda i: (-loads[i], jobs[i].name)):
+    is_pooled = market.max_seats > 1 and count > 1
+    here: list[list[int]] = [[] for _ in range(count)]
 
-        def crowd(place: int, index: int = index) -> float:
-            here = [i for i, seat in enumerate(seats) if seat == f"{kind}-{place}"]
-            met = [loads[i] for i in here if apart[i] and apart[i] == apart[index]]
-            return sum(loads[i] for i in here) + MEETING_TWICE * sum(met)
+    def crowd(index: int, place: int) -> tuple[bool, float]:
+        met = [loads[i] for i in here[place] if set(apart[i]) & set(apart[index])]
+        load = sum(loads[i] for i in here[place]) + MEETING_TWICE * sum(met) * (not is_pooled)
+        return not fits(index, place), load
 
-        seats[index] = f"{kind}-{min(range(count), key=crowd)}"
-    return tuple(seats)
+    def fits(index: int, place: int) -> bool:
+        return has_room(market, (jobs[i] for i in (*here[place], index)))
+
+    def rank(index: int) -> tuple[float, float, str]:
+        bytes_first = -jobs[index].memory_bytes if is_pooled else 0
+        return bytes_first, -loads[index], jobs[index].name
+
+    order = sorted(range(len(jobs)), key=rank)
+    for index in order:
+        here[min(range(count), key=partial(crowd, index))].append(index)
+    for num_seats in range(1, market.max_seats if is_pooled else 1):
+        for index in reversed(order):
+            open_places = [p for p in range(count) if index not in here[p] and fits(index, p)]
+            if open_places and sum(index in place for place in here) == num_seats:
+                here[min(open_places, key=partial(crowd, index))].append(index)
+    return tuple(
+        tuple(f"{kind}-{place}" for place in range(count) if index in here[place])
+        for index in range(len(jobs))
+    )
 
 
 @lru_cache(maxsize=_CACHED_JOBS)
 def _compile(
     job: Workload,
-    rollout_group: str,
-    train_group: str,
+    rollout_groups: Seats,
+    train_groups: Seats,
     staleness: int,
     is_yielding: bool,
     seed: int,
     horizon_s: float,
     tail: Tail,
 ) -> SimJob:
-    if not rollout_group and staleness:
+    if not rollout_groups and staleness:
         # Rollouts that run ahead need a lane of their own, if a private one.
-        rollout_group = f"private-{job.name}"
-    groups = {Role.ROLLOUT: rollout_group, Role.TRAIN: train_group, Role.NONE: ""}
+        rollout_groups = (f"private-{job.name}",)
+    groups: dict[Role, Seats] = {
+        Role.ROLLOUT: rollout_groups,
+        Role.TRAIN: train_groups,
+        Role.NONE: (),
+    }
     iterations = _enough(job, horizon_s, staleness)
     held = [place for place, phase in enumerate(job.phases) if groups[phase.role]]
     count = len(job.phases)
@@ -199,7 +256,7 @@ def _op(
     job: Workload,
     place: int,
     wait: Sequence[int],
-    groups: Mapping[Role, str],
+    groups: Mapping[Role, Seats],
     is_yielding: bool,
 ) -> SimOp:
     phase = job.phases[place]
@@ -207,9 +264,11 @@ def _op(
         name=phase.name,
         duration_s=phase.mean_s,
         wait_s=sum(job.phases[i].mean_s for i in wait),
-        groups=(groups[phase.role],),
+        groups=groups[phase.role],
         swap_s=job.rollout_swap_s if phase.role is Role.ROLLOUT else job.train_swap_s,
-        is_yieldable=is_yielding and phase.role is Role.ROLLOUT,
+        is_yieldable=is_yielding and phase.role is Role.ROLLOUT and len(groups[phase.role]) == 1,
+        is_any=len(groups[phase.role]) > 1,
+        copy_s=job.train_copy_s if phase.role is Role.TRAIN else 0.0,
     )
 
 

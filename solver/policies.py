@@ -13,13 +13,21 @@ from functools import lru_cache
 from itertools import pairwise
 
 from solver.arrangements import Arrangement, Cell, Market, make_cell
+from solver.cellvalue import Effort
 from solver.dispatch.events import TICKS_PER_S, DispatchPlan, Slot
-from solver.dispatch.rules import FirstReady, LargestLagFirst, PlanOrderWithBackfill
-from solver.dispatch.views import Choice, GroupView, Hold, Rule, Run
+from solver.dispatch.rules import (
+    FirstReady,
+    KeepGroup,
+    LargestLagFirst,
+    PlanOrderWithBackfill,
+    ShortestFirst,
+    StrictOrder,
+)
+from solver.dispatch.views import Rule
 from solver.planner import greedy
 from solver.problem import Group, Job, Op, Problem
-from solver.rightsizing import Effort, right_size
-from solver.scoring import Dispatch
+from solver.rightsizing import right_size
+from solver.scoring import Dispatch, tolerances
 from solver.simulate import SimJob, job_by_job
 from solver.workloads import Role, Workload
 
@@ -28,48 +36,6 @@ MOST_LOAD = 1.2
 leave room for more."""
 WORST_CASE_CVS = 1.64
 """Standard deviations above the mean that count as the worst case: the 95th percentile."""
-_PATIENCE_TICKS = 24 * 3600 * TICKS_PER_S
-"""What a strict order waits before it looks again; the awaited op's arrival ends it sooner."""
-
-
-@dataclass(frozen=True, slots=True)
-class StrictOrder:
-    """Plan order and nothing else: the group waits for the planned op, however late."""
-
-    def choose(self, view: GroupView) -> Choice:
-        """Decide for one group whose queue is not empty."""
-        if not view.upcoming:
-            return Run(view.queue[0].id)
-        planned = view.upcoming[0]
-        if planned.id is not None:
-            return Run(planned.id)
-        return Hold(view.now + _PATIENCE_TICKS, planned.job, planned.op)
-
-
-@dataclass(frozen=True, slots=True)
-class KeepGroup:
-    """A job keeps its group between ops without a wait; otherwise another rule decides.
-
-    It saves a switch, and the job a second turn in the queue.
-    """
-
-    following: frozenset[tuple[str, str]]
-    """(job, op) of the ops that follow another at once."""
-    rule: Rule
-    """Who is next where nobody goes on."""
-    patience_ticks: int = 100
-    """How long the group waits for the op that should follow at once: longer than any handoff."""
-
-    def choose(self, view: GroupView) -> Choice:
-        """Decide for one group whose queue is not empty."""
-        for candidate in view.queue:
-            if (candidate.job, candidate.op) in self.following:
-                return Run(candidate.id)
-        for planned in view.upcoming:
-            is_near = abs(planned.arrival - view.free_at) <= self.patience_ticks
-            if planned.id is None and is_near and (planned.job, planned.op) in self.following:
-                return Hold(planned.arrival + self.patience_ticks, planned.job, planned.op)
-        return self.rule.choose(view)
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,8 +108,8 @@ def rollmux_like(market: Market, jobs: Sequence[Workload], _seed: int) -> tuple[
                 grown = make_cell(
                     market,
                     [*cell.jobs, job],
-                    num_rollout=len(set(cell.rollout_groups)) + more,
-                    num_train=len(set(cell.train_groups)),
+                    num_rollout=max(cell.num_rollout, 1) + more,
+                    num_train=cell.num_train,
                 )
                 if grown.fits() and _keeps_worst_case(grown):
                     options.append((grown.price - cell.price, place, grown))
@@ -179,6 +145,12 @@ def planned_order(cell: Cell) -> tuple[DispatchPlan, Rule]:
 def lag_first(_cell: Cell) -> tuple[DispatchPlan, Rule]:
     """The job that has waited longest relative to its time alone."""
     return DispatchPlan(), LargestLagFirst()
+
+
+def shortest_first(cell: Cell) -> tuple[DispatchPlan, Rule]:
+    """The shortest op, as long as nobody comes near its limit."""
+    names = (job.name for job in cell.jobs)
+    return DispatchPlan(), ShortestFirst(dict(zip(names, tolerances(cell.jobs), strict=True)))
 
 
 def keep_group(cell: Cell) -> tuple[DispatchPlan, Rule]:
@@ -261,8 +233,8 @@ def _keeps_worst_case(cell: Cell) -> bool:
     if cell.market.arrangement is Arrangement.COLOCATED:
         lanes = [(cell.train_groups, [Role.TRAIN, Role.ROLLOUT])]
     for seats, roles in lanes:
-        for group in set(seats) - {""}:
-            here = [job for job, seat in zip(cell.jobs, seats, strict=True) if seat == group]
+        for group in set().union(*seats):
+            here = [job for job, places in zip(cell.jobs, seats, strict=True) if group in places]
             cycle_s = max(cycle_s, sum(_busy_s(job, roles, WORST_CASE_CVS) for job in here))
     limits = (job.slowdown_limit * _busy_s(job, every, WORST_CASE_CVS) for job in cell.jobs)
     return cycle_s <= min(limits)

@@ -1,132 +1,47 @@
 """Right-sizing: which jobs share how many groups, so that a unit of work costs least.
 
-Set partitioning into cells by large-neighbourhood search. Cells are screened by necessary
-conditions and valued by `solver.queueing` on planning seeds; those of the answer are confirmed by
-the simulator of the very arbiter and rule that run, and a cell that fails there is never used
-again. The ratio of price to work is minimised by Dinkelbach's method.
+Set partitioning into cells by column generation: the linear master prices jobs, sets that may be
+worth it are grown from the best ones there are, and CP-SAT chooses among them. The cells chosen are
+confirmed by the simulator of the very arbiter and rule that run, and a cell that fails there is
+never used again. The ratio of price to work is minimised by Dinkelbach's method.
 """
 
 from __future__ import annotations
 
 import math
 import random
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
 from itertools import combinations
 
-import networkx as nx
+from solver.arrangements import Cell, Market
+from solver.cellvalue import Effort, Shape, Sizing, Value, alone, is_confirmed, shape
+from solver.cpsat import cyclic
+from solver.cpsat.master import LinearMaster, choose
+from solver.objective import MILLION
+from solver.placement.columns import Column
+from solver.scoring import Dispatch
+from solver.workloads import Workload
 
-from solver.arrangements import Arrangement, Cell, Market, make_cell
-from solver.queueing import queue_ends
-from solver.scoring import Dispatch, alone_ticks, horizon_s, score_cell
-from solver.workloads import Role, Workload
+TRIES = 100
+"""Sets of jobs tried in a round of generation."""
+NUM_PARENTS = 60
+"""Best sets that others are grown from, besides those in use."""
+NEAR = 12
+"""Places in the order of length within which most replacements are sought."""
+SLACK = 0.02
+"""Share of its own groups' price by which a set may miss its jobs' prices and yet be kept: the best
+choice of whole sets uses such."""
+MAX_CHOICES = 2_000
+"""Sets that CP-SAT chooses among, by what they miss."""
+CHOICE_DETERMINISTIC_S = 2.0
+"""CP-SAT's own seconds for one choice: the same answer on every machine."""
+CHOICE_S = 30.0
+"""Wall time that stops a choice in any case."""
+_UNSERVED = 1_000 * MILLION
 
-
-@dataclass(frozen=True, slots=True)
-class Effort:
-    """How hard to search; the same effort and seed give the same answer."""
-
-    steps: int = 300
-    """Neighbourhoods looked into."""
-    cycles: int = 20
-    """Iterations of the slowest job that value a cell."""
-    margin: float = 0.01
-    """Share of a slowdown limit kept free for draws that the planner does not see."""
-    seeds: tuple[int, ...] = (10_000,)
-    """Noise seeds that value a cell."""
-    confirm_seeds: tuple[int, ...] = (10_001, 10_002)
-    """Noise seeds that confirm a cell."""
-    confirm_cycles: int = 40
-    """Iterations of the slowest job that confirm a cell."""
-    is_lag_first: bool = False
-    """Value cells by the rule that serves the most lagging job, rather than the first ready."""
-    is_kept: bool = False
-    """Value cells as if jobs keep their group between ops without a wait."""
-    is_by_price: bool = False
-    """Minimise the price per second alone: a slowdown within its limit counts for nothing."""
-    max_cell_jobs: int = 8
-    """Most jobs of one cell, over all its groups."""
-    max_rounds: int = 8
-    """Confirmations at most."""
-
-
-@dataclass(frozen=True, slots=True)
-class Value:
-    """What a cell is worth to the search."""
-
-    cell: Cell
-    work: float
-    """Sum of 1 ÷ slowdown over its jobs: what it does per second, in seconds alone."""
-
-    def reduced(self, theta: float) -> float:
-        """Price above what its work is worth."""
-        return self.cell.price - theta * self.work
-
-
-@dataclass(slots=True, eq=False)
-class Option:
-    """A cell that is possible as far as necessary conditions tell; valued when it is asked for."""
-
-    cell: Cell
-    most_work: float
-    """No schedule does more work."""
-    _value: Value | None = None
-    _is_valued: bool = False
-
-    def value(self, effort: Effort) -> Value | None:
-        """Its value; None if a job exceeds its limit."""
-        if not self._is_valued:
-            self._value, self._is_valued = appraise(self.cell, effort), True
-        return self._value
-
-
-@dataclass(slots=True, eq=False)
-class Sizing:
-    """A search under way: the cells in use, and everything learned about others."""
-
-    market: Market
-    effort: Effort
-    theta: float
-    rng: random.Random
-    shapes: dict[frozenset[str], tuple[Option, ...]] = field(default_factory=dict)
-    banned: set[Shape] = field(default_factory=set)
-    """Cells that failed the confirmation."""
-
-    def measure(self, cells: Sequence[Value]) -> float:
-        """What the search minimises over all cells."""
-        return _price(cells) if self.effort.is_by_price else _ratio(cells)
-
-    def best(self, jobs: Sequence[Workload], cutoff: float) -> Value | None:
-        """The best cell for exactly these jobs; None if none is reduced below the cutoff.
-
-        Cells are valued in the order of what they could be worth at most, and only as far as one
-        may still be the best.
-        """
-        key = frozenset(job.name for job in jobs)
-        if key not in self.shapes:
-            ordered = sorted(jobs, key=lambda job: job.name)
-            self.shapes[key] = tuple(_options(self.market, ordered))
-        theta, found = self.theta, None
-        options = self.shapes[key]
-        for option in sorted(options, key=lambda o: o.cell.price - theta * o.most_work):
-            if option.cell.price - theta * option.most_work >= cutoff:
-                break
-            if shape(option.cell) in self.banned:
-                continue
-            value = option.value(self.effort)
-            if value is not None and value.reduced(theta) < cutoff:
-                found, cutoff = value, value.reduced(theta)
-        return found
-
-
-Shape = tuple[frozenset[str], int, int]
-"""Jobs, number of rollout groups and of train groups of a cell."""
-
-
-def shape(cell: Cell) -> Shape:
-    """What tells a cell from others."""
-    jobs = frozenset(job.name for job in cell.jobs)
-    return jobs, len(set(cell.rollout_groups)), len(set(cell.train_groups))
+Ids = tuple[int, ...]
+"""Jobs by their place in the order of length, ascending."""
 
 
 def right_size(
@@ -154,284 +69,167 @@ def right_size(
     """
     effort = Effort() if effort is None else effort
     theta = 0.0 if effort.is_by_price else market.dedicated_price
-    sizing = Sizing(market, effort, theta, random.Random(seed))
-    cells = min((_matched(sizing, jobs), _in_rows(sizing, jobs)), key=sizing.measure)
+    row = tuple(sorted(jobs, key=lambda job: (job.mean_s, job.name)))
+    search = _Search(Sizing(market, effort, theta), row, random.Random(seed))
+    search.begin()
+    for _ in range(effort.steps):
+        search.grow()
     confirmed: set[Shape] = set()
     for _ in range(effort.max_rounds):
-        cells = _search(sizing, cells, effort.steps)
-        failed = []
-        for value in cells:
-            if len(value.cell.jobs) == 1 or shape(value.cell) in confirmed:
-                continue
-            if _is_confirmed(value.cell, dispatch, effort):
-                confirmed.add(shape(value.cell))
-            else:
-                sizing.banned.add(shape(value.cell))
-                failed.append(value)
+        chosen = search.choose()
+        failed = [
+            ids
+            for ids, value in chosen.items()
+            if len(ids) > 1
+            and shape(value.cell) not in confirmed
+            and not is_confirmed(value.cell, dispatch, effort)
+        ]
+        confirmed.update(shape(value.cell) for ids, value in chosen.items() if ids not in failed)
         if not failed:
             break
-        kept = [value for value in cells if value not in failed]
-        loose = [job for value in failed for job in value.cell.jobs]
-        repaired = [*kept, *_in_rows(sizing, loose)]
-        cells = min((repaired, _in_rows(sizing, jobs)), key=sizing.measure)
-        effort = replace(effort, steps=max(effort.steps // 2, 10))
+        search.ban(failed)
     else:
-        cells = list(_split_unconfirmed(market, cells, confirmed))
-    return tuple(value.cell for value in cells)
+        chosen = dict(_split(search, chosen, failed))
+    return tuple(value.cell for value in chosen.values())
 
 
-def appraise(cell: Cell, effort: Effort) -> Value | None:
-    """Work of a cell by the quick look; None if a job exceeds its limit less the margin."""
-    until_s = horizon_s(cell, effort.cycles)
-    mean = dict.fromkeys((job.name for job in cell.jobs), 0.0)
-    for seed in effort.seeds:
-        compiled = cell.compile(seed, until_s)
-        found = queue_ends(
-            compiled, until_s, is_lag_first=effort.is_lag_first, is_kept=effort.is_kept
-        )
-        for job, ends in zip(compiled, found, strict=True):
-            if not ends:
-                return None
-            alone = alone_ticks(job, cell.market)[len(ends) - 1]
-            mean[job.name] += ends[-1] / alone / len(effort.seeds)
-    limits = {job.name: job.slowdown_limit * (1 - effort.margin) for job in cell.jobs}
-    if any(mean[name] > limit for name, limit in limits.items()) and len(cell.jobs) > 1:
-        return None
-    return Value(cell, sum(1 / max(slowdown, 1.0) for slowdown in mean.values()))
+def _split(
+    search: _Search, chosen: dict[Ids, Value], failed: Sequence[Ids]
+) -> Iterator[tuple[Ids, Value]]:
+    for ids, value in chosen.items():
+        if ids not in failed:
+            yield ids, value
+            continue
+        yield from (((i,), search.columns[i,]) for i in ids)
 
 
-def _alone(market: Market, job: Workload) -> Value:
-    return Value(make_cell(market, [job]), 1.0)
+@dataclass(slots=True, eq=False)
+class _Search:
+    """A search under way."""
 
+    sizing: Sizing
+    row: tuple[Workload, ...]
+    """Jobs by length."""
+    rng: random.Random
+    columns: dict[Ids, Value] = field(default_factory=dict)
+    """Sets worth choosing among, in the order of their addition to the master."""
+    duals: list[float] = field(default_factory=list)
+    """Per job its price in the linear master."""
+    tried: set[Ids] = field(default_factory=set)
+    in_use: list[Ids] = field(default_factory=list)
+    """Sets that the linear master takes."""
 
-def _is_confirmed(cell: Cell, dispatch: Dispatch, effort: Effort) -> bool:
-    """Whether every job keeps its limit, with half the margin, under the arbiter itself."""
-    longer = replace(effort, cycles=effort.confirm_cycles, margin=effort.margin / 2)
-    for seed in effort.confirm_seeds:
-        if appraise(cell, replace(longer, seeds=(seed,))) is None:
-            return False
-    scores = (
-        score_cell(cell, dispatch, seed, cycles=longer.cycles) for seed in effort.confirm_seeds
-    )
-    return all(
-        score.slowdowns[job.name] <= job.slowdown_limit * (1 - longer.margin)
-        for score in scores
-        for job in cell.jobs
-    )
+    @property
+    def most(self) -> int:
+        """Most jobs of a set."""
+        return min(self.sizing.effort.max_cell_jobs, len(self.row))
 
+    def begin(self) -> None:
+        """Try each job alone, all pairs, and jobs that follow each other in length."""
+        for index, job in enumerate(self.row):
+            self.columns[index,] = alone(self.sizing.market, job)
+        self.duals = [self._own_price] * len(self.row)
+        self._price()
+        for pair in combinations(range(len(self.row)), 2):
+            self._try(pair)
+        self._price()
+        for size in range(3, self.most + 1):
+            for first in range(len(self.row) - size + 1):
+                self._try(tuple(range(first, first + size)))
+        self._price()
 
-def _split_unconfirmed(
-    market: Market, cells: Sequence[Value], confirmed: set[Shape]
-) -> Iterable[Value]:
-    for value in cells:
-        if len(value.cell.jobs) == 1 or shape(value.cell) in confirmed:
-            yield value
-        else:
-            yield from (_alone(market, job) for job in value.cell.jobs)
+    def grow(self) -> None:
+        """One round: sets made from the best ones, and the prices anew."""
+        parents = [*sorted(self.columns, key=self._missing)[:NUM_PARENTS], *self.in_use]
+        for _ in range(TRIES):
+            ids = self._varied(self.rng.choice(parents))
+            if 1 < len(ids) <= self.most:
+                self._try(ids)
+        self._price()
 
+    def choose(self) -> dict[Ids, Value]:
+        """The best choice of whole sets."""
+        ordered = sorted(self.columns, key=lambda ids: (len(ids) > 1, self._missing(ids)))
+        ordered = ordered[:MAX_CHOICES]
+        chosen: list[Ids] = [(index,) for index in range(len(self.row))]
+        for _ in range(2 if self.sizing.theta and not self.sizing.banned else 1):
+            answer = choose(
+                len(self.row),
+                (len(self.row),),
+                [self._column(ids) for ids in ordered],
+                [ordered.index(ids) for ids in chosen],
+                cyclic.Effort(CHOICE_S, deterministic_s=CHOICE_DETERMINISTIC_S),
+            )
+            if answer.columns is not None:
+                chosen = [ordered[at] for at in answer.columns]
+            self._set_theta((self.columns[ids], 1.0) for ids in chosen)
+        return {ids: self.columns[ids] for ids in chosen}
 
-def _matched(sizing: Sizing, jobs: Sequence[Workload]) -> list[Value]:
-    """The best pairs: a maximum-weight matching, exact for at most two jobs a cell."""
-    graph: nx.Graph[str] = nx.Graph()
-    alone = {job.name: _alone(sizing.market, job) for job in jobs}
-    pairs: dict[frozenset[str], Value] = {}
-    for _ in range(2):
-        graph.clear()
-        for first, second in combinations(jobs, 2):
-            apart = _total(sizing, (alone[first.name], alone[second.name]))
-            pair = sizing.best([first, second], apart)
-            if pair is not None:
-                gain = apart - pair.reduced(sizing.theta)
-                graph.add_edge(first.name, second.name, weight=gain)
-                pairs[frozenset((first.name, second.name))] = pair
-        matching = nx.max_weight_matching(graph)
-        paired = {name for edge in matching for name in edge}
-        cells = [pairs[frozenset(edge)] for edge in sorted(map(sorted, matching))]
-        cells += [value for name, value in alone.items() if name not in paired]
-        _update(sizing, cells)
-    return cells
+    def ban(self, failed: Iterable[Ids]) -> None:
+        """Use these cells never again; others for the same jobs may come in their place."""
+        for ids in failed:
+            value = self.columns.pop(ids)
+            self.sizing.banned.add(shape(value.cell))
+            other = self._best(ids)
+            if other is not None:
+                self.columns[ids] = other
 
+    def _try(self, ids: Ids) -> None:
+        if ids in self.tried:
+            return
+        self.tried.add(ids)
+        value = self._best(ids)
+        if value is not None:
+            self.columns[ids] = value
 
-def _in_rows(sizing: Sizing, jobs: Sequence[Workload]) -> list[Value]:
-    """The best cells of jobs that follow each other in length: exact among those, by recursion."""
-    row = sorted(jobs, key=lambda job: (job.mean_s, job.name))
-    cells: list[Value] = []
-    for _ in range(2):
-        best: list[tuple[float, list[Value]]] = [(0.0, [])]
-        for end in range(1, len(row) + 1):
-            alone = _alone(sizing.market, row[end - 1])
-            chosen = (best[end - 1][0] + alone.reduced(sizing.theta), [*best[end - 1][1], alone])
-            for begin in range(max(end - sizing.effort.max_cell_jobs, 0), end - 1):
-                before, kept = best[begin]
-                value = sizing.best(row[begin:end], chosen[0] - before)
-                if value is not None:
-                    chosen = (before + value.reduced(sizing.theta), [*kept, value])
-            best.append(chosen)
-        cells = best[-1][1]
-        _update(sizing, cells)
-    return cells
+    def _best(self, ids: Ids) -> Value | None:
+        cutoff = sum(self.duals[i] for i in ids) + SLACK * self._own_price * len(ids)
+        return self.sizing.best([self.row[i] for i in ids], cutoff)
 
+    def _varied(self, ids: Ids) -> Ids:
+        """The set with one job replaced, added or left out."""
+        rng, taken = self.rng, set(ids)
+        what = rng.random()
+        if what < 0.85:
+            near = rng.choice(ids)
+            low, high = max(near - NEAR, 0), min(near + NEAR, len(self.row) - 1)
+            taken.add(rng.randint(low, high) if what < 0.65 else rng.randrange(len(self.row)))
+        if what < 0.55 or what >= 0.85:
+            taken.discard(rng.choice(ids))
+        return tuple(sorted(taken))
 
-def _price(cells: Sequence[Value]) -> float:
-    return sum(value.cell.price for value in cells)
+    def _price(self) -> None:
+        """Solve the linear master over all sets, at the ratio that it then has."""
+        master = LinearMaster(len(self.row), (len(self.row),), _UNSERVED, is_cover=False)
+        for ids in self.columns:
+            master.add(self._column(ids))
+        for _ in range(1 if self.sizing.effort.is_by_price else 3):
+            answer = master.solve()
+            if answer is None:
+                return
+            before = self.sizing.theta
+            self._set_theta(zip(self.columns.values(), answer.shares, strict=True))
+            shares = zip(self.columns, answer.shares, strict=True)
+            self.in_use = [ids for ids, share in shares if share > 1e-6]
+            self.duals = [float(dual) / MILLION for dual in answer.duals]
+            if math.isclose(before, self.sizing.theta, rel_tol=1e-6):
+                break
+            master.set_costs(self._column(ids) for ids in self.columns)
 
+    def _set_theta(self, taken: Iterable[tuple[Value, float]]) -> None:
+        if self.sizing.effort.is_by_price:
+            return
+        found = [(value.cell.price * share, value.work * share) for value, share in taken if share]
+        self.sizing.theta = sum(price for price, _ in found) / sum(work for _, work in found)
 
-def _ratio(cells: Sequence[Value]) -> float:
-    return _price(cells) / sum(value.work for value in cells)
+    def _missing(self, ids: Ids) -> float:
+        """By how much the set misses what its jobs are worth, per job."""
+        reduced = self.columns[ids].reduced(self.sizing.theta)
+        return (reduced - sum(self.duals[i] for i in ids)) / len(ids)
 
+    def _column(self, ids: Ids) -> Column:
+        return Column(0, ids, round(self.columns[ids].reduced(self.sizing.theta) * MILLION))
 
-def _search(sizing: Sizing, cells: Sequence[Value], steps: int) -> list[Value]:
-    """Improve by taking cells apart and building them anew."""
-    best = list(cells)
-    _update(sizing, best)
-    for step in range(steps):
-        if sizing.rng.random() < 0.5:
-            changed, taken = _moved(sizing, best)
-        else:
-            taken = _neighbourhood(sizing, best)
-            changed = _rebuild(sizing, [job for value in taken for job in value.cell.jobs], [])
-        if _total(sizing, changed) < _total(sizing, taken) - 1e-9:
-            best = [value for value in best if value not in taken] + changed
-        if step % 10 == 9:
-            _update(sizing, best)
-    _update(sizing, best)
-    return best
-
-
-def _moved(sizing: Sizing, cells: Sequence[Value]) -> tuple[list[Value], list[Value]]:
-    """Take a few jobs out and put each where it costs least; cells after and before."""
-    rng = sizing.rng
-    taken = rng.sample(list(cells), min(rng.randint(1, 3), len(cells)))
-    loose: list[Workload] = []
-    kept: list[Value] = []
-    for value in taken:
-        out = rng.choice(value.cell.jobs)
-        loose.append(out)
-        stay = [job for job in value.cell.jobs if job is not out]
-        if stay:
-            rest = sizing.best(stay, math.inf) if len(stay) > 1 else _alone(sizing.market, stay[0])
-            if rest is None:
-                loose.extend(stay)
-            else:
-                kept.append(rest)
-    kept += [value for value in cells if value not in taken]
-    return _rebuild(sizing, loose, kept), list(cells)
-
-
-def _update(sizing: Sizing, cells: Sequence[Value]) -> None:
-    sizing.theta = 0.0 if sizing.effort.is_by_price else _ratio(cells)
-
-
-def _total(sizing: Sizing, cells: Iterable[Value]) -> float:
-    return sum(value.reduced(sizing.theta) for value in cells)
-
-
-def _neighbourhood(sizing: Sizing, cells: Sequence[Value]) -> list[Value]:
-    """One cell and some whose jobs are about as long, or some drawn at random."""
-    rng = sizing.rng
-    first = rng.choice(cells)
-    others = [value for value in cells if value is not first]
-    if rng.random() < 0.6:
-        others.sort(key=lambda value: abs(math.log(_length_s(value) / _length_s(first))))
-        others = others[:8]
-    rng.shuffle(others)
-    taken = [first]
-    limit = 9
-    for value in others[: rng.randint(1, 4)]:
-        if sum(len(entry.cell.jobs) for entry in taken) + len(value.cell.jobs) <= limit:
-            taken.append(value)
-    return taken
-
-
-def _length_s(value: Value) -> float:
-    return sum(job.mean_s for job in value.cell.jobs) / len(value.cell.jobs)
-
-
-def _rebuild(sizing: Sizing, jobs: Sequence[Workload], kept: Sequence[Value]) -> list[Value]:
-    """Insert the jobs one by one into what is kept or into new cells, where it costs least."""
-    order = list(jobs)
-    sizing.rng.shuffle(order)
-    if sizing.rng.random() < 0.5:
-        order.sort(key=lambda job: -job.mean_s)
-    cells = list(kept)
-    for job in order:
-        alone = _alone(sizing.market, job)
-        options: list[tuple[float, int, Value]] = [(alone.reduced(sizing.theta), -1, alone)]
-        for place, value in enumerate(cells):
-            if len(value.cell.jobs) == sizing.effort.max_cell_jobs:
-                continue
-            before = value.reduced(sizing.theta)
-            cutoff = min(option[0] for option in options) + before
-            grown = sizing.best([*value.cell.jobs, job], cutoff)
-            if grown is not None:
-                options.append((grown.reduced(sizing.theta) - before, place, grown))
-        _, place, chosen = min(options, key=lambda option: option[:2])
-        if place < 0:
-            cells.append(chosen)
-        else:
-            cells[place] = chosen
-    return cells
-
-
-def _options(market: Market, jobs: Sequence[Workload]) -> Iterable[Option]:
-    """Cells for these jobs that keep the necessary conditions."""
-    most = len(jobs) if market.arrangement is Arrangement.SPLIT else 1
-    for num_train in range(1, most + 1):
-        for num_rollout in range(1, most + 1):
-            cell = make_cell(market, jobs, num_rollout=num_rollout, num_train=num_train)
-            if not cell.fits() or cell.price >= market.dedicated_price * len(jobs):
-                continue
-            work = most_work(cell)
-            if work is not None:
-                yield Option(cell, work)
-
-
-def most_work(cell: Cell) -> float | None:
-    """Work that no schedule of the cell exceeds; None if no schedule keeps the limits.
-
-    Per role, each group's time goes to the jobs that need least of it for their work, once every
-    job has what its limit demands.
-    """
-    least = len(cell.jobs) * 1.0
-    lanes: list[tuple[tuple[str, ...], tuple[Role, ...]]] = [
-        (cell.train_groups, (Role.TRAIN,)),
-        (cell.rollout_groups, (Role.ROLLOUT,)),
-    ]
-    if cell.market.arrangement is Arrangement.COLOCATED:
-        lanes = [(cell.train_groups, (Role.TRAIN, Role.ROLLOUT))]
-    for seats, roles in lanes:
-        work = 0.0
-        for group in set(seats):
-            here = [job for job, seat in zip(cell.jobs, seats, strict=True) if seat == group]
-            if not group:
-                work += len(here)
-                continue
-            done = _group_work(here, roles, cell.market.staleness)
-            if done is None:
-                return None
-            work += done
-        least = min(least, work)
-    return least
-
-
-def _group_work(jobs: Sequence[Workload], roles: Sequence[Role], staleness: int) -> float | None:
-    shares = [(_share(job, roles, staleness), 1 / job.slowdown_limit) for job in jobs]
-    free = 1 - sum(share * least for share, least in shares)
-    if free < 0:
-        return None
-    work = sum(least for _, least in shares)
-    for share, least in sorted(shares):
-        more = min(1 - least, free / share)
-        work += more
-        free -= more * share
-    return work
-
-
-def _share(job: Workload, roles: Sequence[Role], staleness: int) -> float:
-    """Share of the group's time the job takes at full speed."""
-    period_s = job.mean_s
-    if staleness:
-        train_s = job.role_s(Role.TRAIN)
-        # Noise makes the longer of two parts longer than either mean: by less than a fifth.
-        period_s = min(1.2 * max(train_s, period_s - train_s), period_s)
-    return sum(job.role_s(role) for role in roles) / period_s
+    @property
+    def _own_price(self) -> float:
+        return self.sizing.market.dedicated_price

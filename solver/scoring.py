@@ -14,6 +14,10 @@ from solver.simulate import SimJob, simulate
 from solver.workloads import Tail, Workload
 
 _CACHED_ENDS = 8192
+TOLERATED_SHARE = 0.85
+"""Share of the slowdown that its limit allows a job before it goes first."""
+LEAST_TOLERANCE = 0.01
+"""Lag that even a job tolerates whose limit allows none."""
 
 
 Dispatch = Callable[[Cell], tuple[DispatchPlan, Rule]]
@@ -121,6 +125,11 @@ def score_fleet(
             for name in limits
         },
     )
+
+
+def tolerances(jobs: Sequence[Workload]) -> list[float]:
+    """Per job the lag at which it goes first where otherwise the shortest does."""
+    return [TOLERATED_SHARE * (job.slowdown_limit - 1) + LEAST_TOLERANCE for job in jobs]
 
 
 @lru_cache(maxsize=_CACHED_ENDS)

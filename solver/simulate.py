@@ -45,17 +45,24 @@ class SimOp:
     wait_s: float
     """Mean wait between its end and the next op."""
     groups: tuple[str, ...] = ("group-0",)
-    """Groups it needs at once."""
+    """Groups it needs at once; with `is_any` one of them."""
     swap_s: float | None = None
     """Time to bring its state to a group that another job used last; None: as its job says."""
     is_yieldable: bool = False
     """Whether it can stop in the middle and go on later, as rollouts can."""
+    is_any: bool = False
+    """Whether any one of its groups will do."""
+    copy_s: float = 0.0
+    """Time after its end until the state it changed is on its other groups as well; its job waits
+    for the rest of it where it goes on elsewhere sooner."""
 
     def __post_init__(self) -> None:
-        if not (0 < self.duration_s < math.inf and 0 <= self.wait_s < math.inf):
+        others = (self.wait_s, self.copy_s)
+        if not (0 < self.duration_s < math.inf and all(0 <= s < math.inf for s in others)):
             raise ProblemError(
-                f"op {self.name!r} has duration_s={self.duration_s} and wait_s={self.wait_s}; "
-                "give a positive, finite duration and a finite wait of at least 0"
+                f"op {self.name!r} has duration_s={self.duration_s}, wait_s={self.wait_s} and "
+                f"copy_s={self.copy_s}; give a positive, finite duration and the others finite "
+                "and at least 0"
             )
 
 
@@ -215,6 +222,8 @@ class _Running:
     iteration: int
     index: int
     ready_tick: int
+    groups: tuple[str, ...] = ()
+    """What it was granted."""
     started_tick: int = 0
     swap_ticks: int = 0
     served_ticks: int = 0
@@ -290,6 +299,8 @@ class _Cluster:
     """Group → job whose state is on it."""
     admitted: dict[str, list[str]] = field(default_factory=dict)
     """Group → admitted functions, the running one first."""
+    left: dict[str, tuple[str, int]] = field(default_factory=dict)
+    """Job → group its state was changed on last, and the tick it is on its other groups."""
     records: list[LeaseRecord] = field(default_factory=list)
     loops: dict[str, Loop] = field(default_factory=dict)
 
@@ -324,6 +335,7 @@ class _Cluster:
             op.is_yieldable,
             served,
             _swap_ticks(job, op),
+            op.is_any,
         )
 
     def run(self, until: int | None) -> None:
@@ -351,6 +363,7 @@ class _Cluster:
     def _carry_out(self, instruction: Instruction, now: int) -> None:
         match instruction:
             case Admit(id=name, groups=groups):
+                self.functions[name].groups = groups
                 for group in groups:
                     self.admitted.setdefault(group, []).append(name)
                 self._start_if_free(name, now + self.handoff.cold_ticks)
@@ -360,16 +373,18 @@ class _Cluster:
                 self.push(now + self.handoff.yield_ticks, Yielded(name))
 
     def _start_if_free(self, name: str, tick: int) -> None:
-        groups = self.functions[name].op.groups
-        if all(self.admitted[group][0] == name for group in groups):
+        if all(self.admitted[group][0] == name for group in self.functions[name].groups):
             self.push(tick, Started(name))
 
     def _begin(self, name: str, now: int) -> None:
         running = self.functions[name]
-        job, groups = running.job, running.op.groups
+        job, groups = running.job, running.groups
         running.started_tick, running.swap_ticks = now, 0
         if any(self.resident.get(group) != job.name for group in groups):
             running.swap_ticks = _swap_ticks(job, running.op)
+        if running.op.copy_s:
+            group, copied = self.left.get(job.name, (groups[0], now))
+            running.swap_ticks += max(copied - now, 0) if group != groups[0] else 0
         self.resident.update(dict.fromkeys(groups, job.name))
         duration, _ = job.draw_ticks(self.seed, running.iteration, running.index)
         rest = max(duration - running.served_ticks, 1)
@@ -388,15 +403,18 @@ class _Cluster:
         """End a lease; whoever follows on its groups may start."""
         running = self.functions[name]
         self.records.extend(_records(name, running, now, outcome))
-        for group in running.op.groups:
+        for group in running.groups:
             self.admitted[group].pop(0)
-        for group in running.op.groups:
+        for group in running.groups:
             if self.admitted[group]:
                 self._start_if_free(self.admitted[group][0], now + self.handoff.ahead_ticks)
 
     def _end(self, name: str, now: int) -> None:
         self._leave(name, now, Outcome.DONE)
         running = self.functions.pop(name)
+        if running.op.copy_s:
+            copied = now + round(running.op.copy_s * TICKS_PER_S)
+            self.left[running.job.name] = running.groups[0], copied
         job, loop = running.job, self.loops[running.job.name]
         _, wait = job.draw_ticks(self.seed, running.iteration, running.index)
         if not loop.finish(running.index, now + wait):
@@ -532,5 +550,5 @@ def _records(name: str, running: _Running, now: int, outcome: Outcome) -> list[L
             swap_bytes=0,
             outcome=outcome,
         )
-        for group in op.groups
+        for group in running.groups
     ]

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import random
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import lru_cache
 from typing import Any
@@ -18,6 +18,8 @@ from solver.dispatch.events import TICKS_PER_S
 from solver.errors import ProblemError
 
 GB = 10**9
+TRAINING_BYTES_PER_WEIGHT_BYTE = 8
+"""Mixed-precision Adam keeps 16 bytes a parameter, the weights themselves are 2."""
 WAIT_CV, ROLLOUT_CV, TRAIN_CV = 0.3, 0.25, 0.1
 """Coefficients of variation used where a shape gives none."""
 _CACHED_TAPES = 4096
@@ -73,6 +75,12 @@ class Workload:
     """Warm switch on a group of the rollout role."""
     train_swap_s: float = 0.0
     """Warm switch on a group of the train role."""
+    train_copy_s: float = 0.0
+    """Time after training until the new state is on the other groups of the train role that keep
+    a copy."""
+    mean_s: float = field(init=False, compare=False)
+    """Mean length of an iteration alone."""
+    _by_role_s: Mapping[Role, float] = field(init=False, compare=False, repr=False)
 
     def __post_init__(self) -> None:
         if not self.phases or not 1 <= self.slowdown_limit < math.inf:
@@ -81,14 +89,15 @@ class Workload:
                 f"{self.slowdown_limit}; give a phase and a finite limit of at least 1"
             )
 
-    @property
-    def mean_s(self) -> float:
-        """Mean length of an iteration alone."""
-        return sum(phase.mean_s for phase in self.phases)
+        by_role = dict.fromkeys(Role, 0.0)
+        for phase in self.phases:
+            by_role[phase.role] += phase.mean_s
+        object.__setattr__(self, "_by_role_s", by_role)
+        object.__setattr__(self, "mean_s", sum(by_role.values()))
 
     def role_s(self, role: Role) -> float:
         """Mean seconds of an iteration in the phases of a role."""
-        return sum(phase.mean_s for phase in self.phases if phase.role is role)
+        return self._by_role_s[role]
 
 
 @lru_cache(maxsize=_CACHED_TAPES)
@@ -293,4 +302,18 @@ def _state(shapes: Mapping[str, Any], size: str) -> dict[str, Any]:
         "memory_bytes": round(state["host_memory_gb"]["train"][size] * GB),
         "rollout_swap_s": state["warm_switch_s"]["rollout"][size],
         "train_swap_s": state["warm_switch_s"]["train"][size],
+        "train_copy_s": TRAINING_BYTES_PER_WEIGHT_BYTE * _sync_s(state, size),
     }
+
+
+def _sync_s(state: Mapping[str, Any], size: str) -> float:
+    """Published time to send the weights from 8 to 8 accelerators; by size where none stands."""
+    published = state["weight_sync_s_8_to_8_gpus"]
+    if size in published:
+        return float(published[size])
+    near = min(published, key=lambda known: abs(_billions(known) - _billions(size)))
+    return float(published[near]) * _billions(size) / _billions(near)
+
+
+def _billions(size: str) -> float:
+    return float(size.removesuffix("B"))

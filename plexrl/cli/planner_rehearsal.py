@@ -10,9 +10,8 @@ from statistics import fmean
 import solver
 from plexrl.planning.proposals import dispatch_plan
 from solver.dispatch.events import TICKS_PER_S, DispatchPlan
-from solver.dispatch.rules import FirstReady, LargestLagFirst, PlanOrderWithBackfill
+from solver.dispatch.rules import FirstReady, LargestLagFirst, PlanOrderWithBackfill, StrictOrder
 from solver.dispatch.views import Rule
-from solver.policies import StrictOrder
 from solver.simulate import SimJob, SimOp, Tape
 from solver.simulate import simulate as run
 from solver.workloads import Tail, length_ticks

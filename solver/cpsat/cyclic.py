@@ -63,6 +63,8 @@ class Effort:
     seed: int = 0
     num_workers: int = 1
     """More than one makes plans depend on chance."""
+    deterministic_s: float | None = None
+    """CP-SAT's own seconds for a choice of columns, the same on every machine; None: no limit."""
 
 
 @dataclass(frozen=True, slots=True)

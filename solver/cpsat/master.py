@@ -125,10 +125,7 @@ def choose(
     hinted = set(hint)
     for index, variable in enumerate(taken):
         model.add_hint(variable, index in hinted)
-    solver = cp_model.CpSolver()
-    solver.parameters.max_time_in_seconds = max(effort.seconds, 0.01)
-    solver.parameters.num_workers = effort.num_workers
-    solver.parameters.random_seed = effort.seed
+    solver = _solver(effort)
     status = solver.solve(model, _Listener(taken, on_choice))
     ending = ENDINGS[status]
     if ending not in {Ending.OPTIMAL, Ending.FEASIBLE}:
@@ -136,6 +133,16 @@ def choose(
     # CP-SAT reports its integer bound as a float, which may fall short by rounding.
     bound = round(np.ceil(solver.best_objective_bound - 1e-6)) * unit
     return IntegerAnswer(ending, _taken(taken, solver.value), bound)
+
+
+def _solver(effort: Effort) -> cp_model.CpSolver:
+    solver = cp_model.CpSolver()
+    solver.parameters.max_time_in_seconds = max(effort.seconds, 0.01)
+    solver.parameters.num_workers = effort.num_workers
+    solver.parameters.random_seed = effort.seed
+    if effort.deterministic_s is not None:
+        solver.parameters.max_deterministic_time = effort.deterministic_s
+    return solver
 
 
 def _taken(

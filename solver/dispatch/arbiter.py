@@ -145,7 +145,7 @@ class Arbiter:
         table = self._table
         match event:
             case Ready(ref):
-                return self._nearest_first(table.enqueue(ref, now))
+                return table.nearest_first(table.enqueue(ref, now))
             case Started(function_id):
                 self._start(table.find(function_id), now, out)
                 return []
@@ -163,14 +163,6 @@ class Arbiter:
                 return list(table.groups)
             case Woke():
                 return list(self._woken(now, out))
-
-    def _nearest_first(self, entry: Entry) -> list[str]:
-        """The function's groups; where any will do, first one that its job used last."""
-        names = list(entry.places)
-        if entry.ref.is_any:
-            groups = self._table.groups
-            names.sort(key=lambda name: (groups[name].last_served or ("",))[0] != entry.ref.job)
-        return names
 
     def _start(self, entry: Entry, now: int, out: list[Instruction]) -> None:
         was_alive = entry.is_alive

@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 
-from solver.dispatch.views import Candidate, Choice, GroupView, Hold, Planned, Run
+from solver.dispatch.events import TICKS_PER_S
+from solver.dispatch.views import Candidate, Choice, GroupView, Hold, Planned, Rule, Run
 from solver.errors import ProblemError
+
+_PATIENCE_TICKS = 24 * 3600 * TICKS_PER_S
+"""What a strict order waits before it looks again; the awaited op's arrival ends it sooner."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,12 +85,82 @@ class LargestLagFirst:
 
 
 @dataclass(frozen=True, slots=True)
+class ShortestFirst:
+    """Grant the group to the shortest function, as long as no job lags more than it tolerates.
+
+    Short ones first keep more jobs on the move between groups of several kinds; beyond its
+    tolerance a job goes first, the one that exceeds it most before others.
+    """
+
+    tolerances: Mapping[str, float]
+    """Job → time it waited for groups ÷ its time alone that it tolerates, above 0; a job that is
+    not named tolerates as much as it must."""
+
+    def __post_init__(self) -> None:
+        for job, tolerance in self.tolerances.items():
+            if not 0 < tolerance < math.inf:
+                raise ProblemError(
+                    f"job {job!r} has the tolerance {tolerance}; give a finite lag above 0, such "
+                    "as 0.4 for a slowdown of 1.4"
+                )
+
+    def choose(self, view: GroupView) -> Choice:
+        """Decide for one group whose queue is not empty."""
+        return Run(max(view.queue, key=self._claim).id)
+
+    def _claim(self, candidate: Candidate) -> tuple[float, int]:
+        lag = _lag(candidate)
+        tolerance = self.tolerances.get(candidate.job, math.inf)
+        return (lag / tolerance, 0) if lag > tolerance else (0.0, -candidate.duration_ticks)
+
+
+@dataclass(frozen=True, slots=True)
 class FirstReady:
     """Grant the group to the function that was ready first."""
 
     def choose(self, view: GroupView) -> Choice:
         """Decide for one group whose queue is not empty."""
         return Run(view.queue[0].id)
+
+
+@dataclass(frozen=True, slots=True)
+class StrictOrder:
+    """Plan order and nothing else: the group waits for the planned op, however late."""
+
+    def choose(self, view: GroupView) -> Choice:
+        """Decide for one group whose queue is not empty."""
+        if not view.upcoming:
+            return Run(view.queue[0].id)
+        planned = view.upcoming[0]
+        if planned.id is not None:
+            return Run(planned.id)
+        return Hold(view.now + _PATIENCE_TICKS, planned.job, planned.op)
+
+
+@dataclass(frozen=True, slots=True)
+class KeepGroup:
+    """A job keeps its group between ops without a wait; otherwise another rule decides.
+
+    It saves a switch, and the job a second turn in the queue.
+    """
+
+    following: frozenset[tuple[str, str]]
+    """(job, op) of the ops that follow another at once."""
+    rule: Rule
+    """Who is next where nobody goes on."""
+    patience_ticks: int = 100
+    """How long the group waits for the op that should follow at once: longer than any handoff."""
+
+    def choose(self, view: GroupView) -> Choice:
+        """Decide for one group whose queue is not empty."""
+        for candidate in view.queue:
+            if (candidate.job, candidate.op) in self.following:
+                return Run(candidate.id)
+        for planned in view.upcoming:
+            is_near = abs(planned.arrival - view.free_at) <= self.patience_ticks
+            if planned.id is None and is_near and (planned.job, planned.op) in self.following:
+                return Hold(planned.arrival + self.patience_ticks, planned.job, planned.op)
+        return self.rule.choose(view)
 
 
 def _lag(candidate: Candidate) -> float:

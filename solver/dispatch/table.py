@@ -88,6 +88,13 @@ class Table:
         """Groups the function queues at or holds."""
         return (self.group(name) for name in entry.places)
 
+    def nearest_first(self, entry: Entry) -> list[str]:
+        """Names of the function's groups; where any will do, first one that its job used last."""
+        names = list(entry.places)
+        if entry.ref.is_any:
+            names.sort(key=lambda name: (self.group(name).last_served or ("",))[0] != entry.ref.job)
+        return names
+
     def find(self, function_id: str) -> Entry:
         """Look up a function by id, one that departed not long ago included.
 

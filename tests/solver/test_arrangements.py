@@ -25,6 +25,18 @@ def test_the_longest_rollout_gets_a_group_of_its_own():
     assert cell.rollout_groups[1] == cell.rollout_groups[2]
 
 
+def test_copies_of_states_go_as_far_as_memory_and_seats_allow():
+    jobs = [loop("big", memory=600), *(loop(f"small{i}", memory=150) for i in range(3))]
+    market = replace(SPLIT, memory_bytes=1000, max_jobs=4, max_seats=2)
+    cell = make_cell(market, jobs, num_rollout=2, num_train=2)
+    assert cell.fits()
+    assert [len(seats) for seats in cell.train_groups] == [1, 1, 2, 2]
+    assert (cell.num_rollout, cell.num_train) == (2, 2)
+    wide = make_cell(replace(market, memory_bytes=None), jobs, num_rollout=3, num_train=1)
+    assert [len(seats) for seats in wide.rollout_groups] == [2, 2, 2, 2]
+    assert [len(seats) for seats in wide.train_groups] == [1, 1, 1, 1]
+
+
 def test_memory_and_jobs_per_group_bind():
     heavy = [loop("a", memory=600), loop("b", memory=600)]
     market = replace(SPLIT, memory_bytes=1000)

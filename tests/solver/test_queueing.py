@@ -7,9 +7,9 @@ from dataclasses import replace
 import pytest
 
 from solver.arrangements import make_cell
-from solver.dispatch.rules import FirstReady, LargestLagFirst
+from solver.dispatch.rules import FirstReady, LargestLagFirst, ShortestFirst
 from solver.policies import keep_group
-from solver.queueing import queue_ends
+from solver.queueing import Turn, queue_ends
 from solver.simulate import Handoff, simulate
 from solver.workloads import Phase, Role
 from tests.solver.sharing import COLOCATED, POOL, SPLIT, loop
@@ -29,7 +29,7 @@ def test_first_ready_takes_the_same_time_as_under_the_arbiter(market):
 
 def test_largest_lag_first_takes_about_the_time_it_takes_under_the_arbiter():
     compiled = make_cell(COLOCATED, JOBS).compile(1, 6000.0)
-    quick = queue_ends(compiled, 6000.0, is_lag_first=True)
+    quick = queue_ends(compiled, 6000.0, turn=Turn.LAG_FIRST)
     slow = simulate(compiled, None, LargestLagFirst(), until_s=6000.0)
     for job, ends in zip(compiled, quick, strict=True):
         assert ends[-1] / len(ends) == pytest.approx(
@@ -46,13 +46,49 @@ def test_lag_first_evens_out_slowdowns():
     short, long = loop("short", 10, 10, cv=0.2), loop("long", 100, 100, cv=0.2)
     compiled = make_cell(COLOCATED, [short, long]).compile(0, 20_000.0)
 
-    def worst(is_lag_first):
-        ends = queue_ends(compiled, 20_000.0, is_lag_first=is_lag_first)
+    def worst(turn):
+        ends = queue_ends(compiled, 20_000.0, turn=turn)
         return max(
             e[-1] / job.alone_ends(0)[len(e) - 1] for job, e in zip(compiled, ends, strict=True)
         )
 
-    assert worst(is_lag_first=True) <= worst(is_lag_first=False)
+    assert worst(Turn.LAG_FIRST) <= worst(Turn.FIRST_READY)
+
+
+def test_shortest_first_over_pooled_groups_takes_about_the_time_it_takes_under_the_arbiter():
+    market = replace(SPLIT, max_seats=2)
+    jobs = [replace(loop(f"j{i}", 40 + i, 60 - i, cv=0.2), train_copy_s=90.0) for i in range(5)]
+    compiled = make_cell(market, jobs, num_rollout=2, num_train=2).compile(1, 20_000.0)
+    assert all(op.is_any for job in compiled for op in job.ops)
+    tolerances = [0.4] * len(jobs)
+    quick = queue_ends(compiled, 20_000.0, turn=Turn.SHORTEST_FIRST, tolerances=tolerances)
+    rule = ShortestFirst({job.name: 0.4 for job in jobs})
+    slow = simulate(compiled, None, rule, until_s=20_000.0)
+    work = [
+        sum(
+            len(ends) / job.alone_ends(0)[len(ends) - 1]
+            for job, ends in zip(compiled, found, strict=True)
+        )
+        for found in (quick, [slow.ends_ticks[job.name] for job in jobs])
+    ]
+    assert work[0] == pytest.approx(work[1], rel=0.02)
+    for job, ends in zip(compiled, quick, strict=True):
+        assert ends[-1] / len(ends) == pytest.approx(
+            slow.finished_ticks[job.name] / slow.iterations[job.name], rel=0.05
+        )
+
+
+def test_a_job_that_goes_on_elsewhere_waits_for_its_state():
+    market = replace(SPLIT, max_seats=2)
+
+    def ends(copy_s):
+        jobs = [replace(loop(f"j{i}", 5, 60, cv=0.2), train_copy_s=copy_s) for i in range(3)]
+        compiled = make_cell(market, jobs, num_rollout=2, num_train=2).compile(1, 5000.0)
+        done = simulate(compiled, None, FirstReady(), until_s=5000.0)
+        return sum(done.iterations.values()), sum(map(len, queue_ends(compiled, 5000.0)))
+
+    assert ends(0.0)[0] > ends(100.0)[0]
+    assert ends(100.0)[0] == pytest.approx(ends(100.0)[1], rel=0.03)
 
 
 def test_keeping_the_group_takes_about_the_time_it_takes_under_the_arbiter():

@@ -9,12 +9,14 @@ from itertools import combinations
 import pytest
 
 from solver.arrangements import make_cell
-from solver.policies import lag_first, planned_order
-from solver.rightsizing import Effort, appraise, most_work, right_size
+from solver.cellvalue import Effort, appraise, most_work, options
+from solver.policies import planned_order, shortest_first
+from solver.queueing import Turn
+from solver.rightsizing import right_size
 from solver.scoring import score_fleet
 from tests.solver.sharing import COLOCATED, POOL, SPLIT, loop
 
-SMALL = Effort(steps=30, cycles=12, confirm_cycles=20)
+SMALL = Effort(steps=5, cycles=12, confirm_cycles=20)
 WAITERS = [loop(f"j{i}", 20 + i, 10, 70, limit=1.4) for i in range(6)]
 
 
@@ -69,25 +71,44 @@ def test_no_pairing_of_four_jobs_is_cheaper_than_what_is_found():
 @pytest.mark.parametrize("market", [COLOCATED, SPLIT, POOL])
 def test_no_simulated_cell_does_more_work_than_the_necessary_conditions_allow(market):
     for jobs in (WAITERS[:2], WAITERS[:3], WAITERS[2:6]):
-        cell = make_cell(market, jobs)
-        value = appraise(cell, Effort(cycles=30, margin=-9.0))
-        assert value is not None
-        most = most_work(cell)
-        assert most is not None
-        assert value.work <= most * 1.02
+        patient = tuple(replace(job, slowdown_limit=9.0) for job in jobs)
+        found = list(options(replace(market, max_seats=2), patient))
+        assert found
+        for option in found:
+            value = option.value(replace(market, max_seats=2), Effort(cycles=30))
+            assert value is not None
+            assert value.cell.price == option.price
+            assert value.work <= option.most_work * 1.02
 
 
 def test_an_overloaded_cell_is_ruled_out_without_simulation():
-    jobs = [loop(f"j{i}", 60, 30, limit=1.5) for i in range(2)]
-    assert most_work(make_cell(COLOCATED, jobs)) is None
+    jobs = tuple(loop(f"j{i}", 60, 30, limit=1.5) for i in range(2))
+    assert list(options(COLOCATED, jobs)) == []
+    assert most_work([(1.0, 1 / 1.5)] * 2, 1) is None
+    assert most_work([(1.0, 1 / 1.5)] * 2, 2) == 2.0
+
+
+@pytest.mark.slow
+def test_groups_that_keep_copies_of_states_save_more():
+    jobs = [loop(f"j{i}", 40, 40, limit=1.5) for i in range(5)]
+    effort = replace(SMALL, turn=Turn.SHORTEST_FIRST, margin=0.02)
+
+    def saved(market):
+        cells = right_size(market, jobs, dispatch=shortest_first, effort=effort)
+        score = score_fleet(cells, shortest_first, [77], cycles=60)
+        assert score.attainment == 1.0
+        return score.saving(SPLIT.dedicated_price)
+
+    assert saved(replace(SPLIT, max_seats=2)) > saved(SPLIT) + 0.01
 
 
 @pytest.mark.slow
 def test_by_price_alone_fewer_groups_serve():
     jobs = [loop(f"j{i}", 40, 40, limit=1.9, cv=0.05) for i in range(6)]
-    effort = replace(SMALL, is_lag_first=True)
-    by_work = right_size(SPLIT, jobs, dispatch=lag_first, effort=effort)
-    by_price = right_size(SPLIT, jobs, dispatch=lag_first, effort=replace(effort, is_by_price=True))
+    effort = replace(SMALL, turn=Turn.SHORTEST_FIRST)
+    cheap = replace(effort, is_by_price=True)
+    by_work = right_size(SPLIT, jobs, dispatch=shortest_first, effort=effort)
+    by_price = right_size(SPLIT, jobs, dispatch=shortest_first, effort=cheap)
     assert sum(cell.price for cell in by_price) <= sum(cell.price for cell in by_work)
 
 

@@ -1,0 +1,246 @@
+"""What a cell is worth: necessary conditions, the quick look, and the arbiter's word.
+
+Cells are screened by necessary conditions and valued by `solver.queueing` on planning seeds; those
+of an answer are confirmed by the simulator of the very arbiter and rule that run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+
+from solver.arrangements import Arrangement, Cell, Market, make_cell
+from solver.queueing import Turn, queue_ends
+from solver.scoring import Dispatch, alone_ticks, horizon_s, score_cell, tolerances
+from solver.workloads import Role, Workload
+
+
+@dataclass(frozen=True, slots=True)
+class Effort:
+    """How hard to search; the same effort and seed give the same answer."""
+
+    steps: int = 60
+    """Rounds of generation: in each the prices of jobs are found anew, and sets of jobs tried."""
+    cycles: int = 20
+    """Iterations of the slowest job that value a cell."""
+    margin: float = 0.01
+    """Share of a slowdown limit kept free for draws that the planner does not see."""
+    seeds: tuple[int, ...] = (10_000,)
+    """Noise seeds that value a cell."""
+    confirm_seeds: tuple[int, ...] = (10_001, 10_002)
+    """Noise seeds that confirm a cell."""
+    confirm_cycles: int = 40
+    """Iterations of the slowest job that confirm a cell."""
+    turn: Turn = Turn.FIRST_READY
+    """Rule that cells are valued by."""
+    is_kept: bool = False
+    """Value cells as if jobs keep their group between ops without a wait."""
+    is_by_price: bool = False
+    """Minimise the price per second alone: a slowdown within its limit counts for nothing."""
+    max_cell_jobs: int = 8
+    """Most jobs of one cell, over all its groups."""
+    max_rounds: int = 8
+    """Confirmations at most."""
+
+
+@dataclass(frozen=True, slots=True)
+class Value:
+    """What a cell is worth to the search."""
+
+    cell: Cell
+    work: float
+    """Sum of 1 ÷ slowdown over its jobs: what it does per second, in seconds alone."""
+
+    def reduced(self, theta: float) -> float:
+        """Price above what its work is worth."""
+        return self.cell.price - theta * self.work
+
+
+@dataclass(slots=True, eq=False)
+class Option:
+    """A number of groups that may serve some jobs, as far as necessary conditions tell."""
+
+    jobs: tuple[Workload, ...]
+    num_rollout: int
+    num_train: int
+    price: float
+    """Per second, of its groups."""
+    most_work: float
+    """No schedule does more work."""
+    _value: Value | None = None
+    _is_valued: bool = False
+
+    def least(self, theta: float) -> float:
+        """No schedule is worth less than this above its price."""
+        return self.price - theta * self.most_work
+
+    def value(self, market: Market, effort: Effort) -> Value | None:
+        """Its value, found when it is first asked for; None if a job exceeds its limit."""
+        if not self._is_valued:
+            self._is_valued = True
+            cell = make_cell(
+                market, self.jobs, num_rollout=self.num_rollout, num_train=self.num_train
+            )
+            self._value = appraise(cell, effort) if cell.fits() else None
+        return self._value
+
+
+@dataclass(slots=True, eq=False)
+class Sizing:
+    """A search under way: the cells in use, and everything learned about others."""
+
+    market: Market
+    effort: Effort
+    theta: float
+    """Price that a unit of work is worth."""
+    shapes: dict[frozenset[str], tuple[Option, ...]] = field(default_factory=dict)
+    banned: set[Shape] = field(default_factory=set)
+    """Cells that failed the confirmation."""
+
+    def best(self, jobs: Sequence[Workload], cutoff: float) -> Value | None:
+        """The best cell for exactly these jobs; None if none is reduced below the cutoff.
+
+        Cells are valued in the order of what they could be worth at most, and only as far as one
+        may still be the best.
+        """
+        key = frozenset(job.name for job in jobs)
+        if key not in self.shapes:
+            ordered = tuple(sorted(jobs, key=lambda job: job.name))
+            self.shapes[key] = tuple(options(self.market, ordered))
+        theta, found = self.theta, None
+        for option in sorted(self.shapes[key], key=lambda o: o.least(theta)):
+            if option.least(theta) >= cutoff:
+                break
+            if (key, option.num_rollout, option.num_train) in self.banned:
+                continue
+            value = option.value(self.market, self.effort)
+            if value is not None and value.reduced(theta) < cutoff:
+                found, cutoff = value, value.reduced(theta)
+        return found
+
+
+Shape = tuple[frozenset[str], int, int]
+"""Jobs, number of rollout groups and of train groups of a cell."""
+
+
+def shape(cell: Cell) -> Shape:
+    """What tells a cell from others."""
+    is_split = cell.market.arrangement is Arrangement.SPLIT
+    return frozenset(j.name for j in cell.jobs), cell.num_rollout if is_split else 1, cell.num_train
+
+
+def appraise(cell: Cell, effort: Effort) -> Value | None:
+    """Work of a cell by the quick look; None if a job exceeds its limit less the margin."""
+    until_s = horizon_s(cell, effort.cycles)
+    mean = dict.fromkeys((job.name for job in cell.jobs), 0.0)
+    for seed in effort.seeds:
+        compiled = cell.compile(seed, until_s)
+        found = queue_ends(
+            compiled,
+            until_s,
+            turn=effort.turn,
+            is_kept=effort.is_kept,
+            tolerances=tolerances(cell.jobs),
+        )
+        for job, ends in zip(compiled, found, strict=True):
+            if not ends:
+                return None
+            alone = alone_ticks(job, cell.market)[len(ends) - 1]
+            mean[job.name] += ends[-1] / alone / len(effort.seeds)
+    limits = {job.name: job.slowdown_limit * (1 - effort.margin) for job in cell.jobs}
+    if any(mean[name] > limit for name, limit in limits.items()) and len(cell.jobs) > 1:
+        return None
+    return Value(cell, sum(1 / max(slowdown, 1.0) for slowdown in mean.values()))
+
+
+def alone(market: Market, job: Workload) -> Value:
+    """A job on groups of its own."""
+    return Value(make_cell(market, [job]), 1.0)
+
+
+def is_confirmed(cell: Cell, dispatch: Dispatch, effort: Effort) -> bool:
+    """Whether every job keeps its limit, with half the margin, under the arbiter itself."""
+    longer = replace(effort, cycles=effort.confirm_cycles, margin=effort.margin / 2)
+    for seed in effort.confirm_seeds:
+        if appraise(cell, replace(longer, seeds=(seed,))) is None:
+            return False
+    scores = (
+        score_cell(cell, dispatch, seed, cycles=longer.cycles) for seed in effort.confirm_seeds
+    )
+    return all(
+        score.slowdowns[job.name] <= job.slowdown_limit * (1 - longer.margin)
+        for score in scores
+        for job in cell.jobs
+    )
+
+
+def options(market: Market, jobs: tuple[Workload, ...]) -> Iterator[Option]:
+    """Numbers of groups for exactly these jobs that keep the necessary conditions."""
+    train_roles: tuple[Role, ...] = (Role.TRAIN,)
+    most, rollouts = 1, [float(len(jobs))]
+    match market.arrangement:
+        case Arrangement.COLOCATED:
+            train_roles = (Role.TRAIN, Role.ROLLOUT)
+        case Arrangement.SPLIT:
+            most = len(jobs)
+            rollouts = _works(market, jobs, (Role.ROLLOUT,), most)
+    trains = _works(market, jobs, train_roles, most)
+    for num_train, train_work in enumerate(trains, start=1):
+        for num_rollout, rollout_work in enumerate(rollouts, start=1):
+            price = market.price(len(jobs), num_rollout, num_train)
+            work = min(train_work, rollout_work)
+            if work > 0 and price < market.dedicated_price * len(jobs):
+                yield Option(jobs, num_rollout, num_train, price, work)
+
+
+def _works(
+    market: Market, jobs: Sequence[Workload], roles: Sequence[Role], most: int
+) -> list[float]:
+    """Per number of groups from 1 the work that no schedule exceeds; 0 where none is possible."""
+    shares = [(_share(job, roles, market.staleness), 1 / job.slowdown_limit) for job in jobs]
+    memory = sum(job.memory_bytes for job in jobs)
+    has_room = [
+        len(jobs) <= count * market.max_jobs
+        and (market.memory_bytes is None or memory <= count * market.memory_bytes)
+        for count in range(1, most + 1)
+    ]
+    return [
+        (most_work(shares, count) or 0.0) if is_roomy else 0.0
+        for count, is_roomy in enumerate(has_room, start=1)
+    ]
+
+
+def most_work(shares: Iterable[tuple[float, float]], num_groups: int) -> float | None:
+    """Work that no schedule exceeds on so many groups; None if no schedule keeps the limits.
+
+    The time goes to the jobs that need least of it for their work, once every job has what its
+    limit demands.
+
+    Parameters
+    ----------
+    shares
+        Per job the share of one group's time it takes at full speed, and the least speed that its
+        limit allows.
+    num_groups
+        Groups of one kind; each job uses one at a time.
+    """
+    ordered = sorted(shares)
+    free = num_groups - sum(share * least for share, least in ordered)
+    if free < 0:
+        return None
+    work = sum(least for _, least in ordered)
+    for share, least in ordered:
+        more = min(1 - least, free / share)
+        work += more
+        free -= more * share
+    return work
+
+
+def _share(job: Workload, roles: Sequence[Role], staleness: int) -> float:
+    """Share of the group's time the job takes at full speed."""
+    period_s = job.mean_s
+    if staleness:
+        train_s = job.role_s(Role.TRAIN)
+        # Noise makes the longer of two parts longer than either mean: by less than a fifth.
+        period_s = min(1.2 * max(train_s, period_s - train_s), period_s)
+    return sum(job.role_s(role) for role in roles) / period_s
