@@ -153,6 +153,10 @@ _WORDS: Mapping[str, tuple[str | None, ...]] = {
 }
 
 
+_COMPARES_SAMPLES = {"centered", "grpo", "grpo_batch", "reinforce_pp_baseline", "rloo"}
+"""Advantages that are 0 where a prompt has one sample."""
+
+
 def preset(name: str | None) -> dict[str, object]:
     """Settings of a published algorithm; none for None.
 
@@ -184,7 +188,14 @@ def settings_of(
     """
     check_settings(settings)
     merged = {**fixed, **preset(algorithm), **settings}
-    return GrpoSettings(**merged)  # type: ignore[arg-type]
+    found = GrpoSettings(**merged)  # type: ignore[arg-type]
+    is_named = isinstance(found.advantage, str)
+    if found.num_samples == 1 and is_named and found.advantage in _COMPARES_SAMPLES:
+        raise PipelineError(
+            f"grpo: num_samples is 1, but the advantage {found.advantage!r} compares samples of "
+            "one prompt, so that none would ever teach anything; give at least 2"
+        )
+    return found
 
 
 def check_settings(settings: Mapping[str, object]) -> None:

@@ -59,7 +59,8 @@ def check_folder(path: str | Path) -> FolderFacts:
     Raises
     ------
     ModelFolderError
-        The folder or a needed file is missing or unreadable; the message names it.
+        The folder or a needed file is missing or unreadable, or the tokenizer is that of another
+        model; the message names it.
     """
     folder = Path(path).expanduser()
     if not folder.is_dir():
@@ -68,7 +69,7 @@ def check_folder(path: str | Path) -> FolderFacts:
             f"with {_CONFIG}, {_WEIGHTS} and {_TOKENIZER}"
         )
     config = _read_json(folder / _CONFIG)
-    _read_json(folder / _TOKENIZER)
+    _check_vocabulary(folder, config.get("vocab_size"), _read_json(folder / _TOKENIZER))
     if "model_type" not in config:
         raise ModelFolderError(
             f"{folder / _CONFIG} has no 'model_type'; save the model with `save_pretrained`"
@@ -85,6 +86,24 @@ def check_folder(path: str | Path) -> FolderFacts:
     return FolderFacts(
         str(folder.resolve()), str(config["model_type"]), shapes, stored_bytes, num_parameters
     )
+
+
+def _check_vocabulary(folder: Path, vocab_size: object, tokenizer: Mapping[str, object]) -> None:
+    """Raise if the tokenizer has a token that the network has no embedding for."""
+    model = tokenizer.get("model")
+    vocabulary = model.get("vocab") if isinstance(model, Mapping) else None
+    added = tokenizer.get("added_tokens")
+    ids = [token["id"] for token in added] if isinstance(added, list) else []
+    if isinstance(vocabulary, Mapping):
+        ids += vocabulary.values()
+    elif isinstance(vocabulary, list):
+        ids.append(len(vocabulary) - 1)
+    if ids and isinstance(vocab_size, int) and max(ids) >= vocab_size:
+        raise ModelFolderError(
+            f"the tokenizer of model folder {str(folder)!r} has the token id {max(ids)}, but the "
+            f"network has embeddings for {vocab_size} tokens; take the tokenizer that belongs to "
+            "the model, or resize its embeddings (`resize_token_embeddings`) and save both"
+        )
 
 
 def architecture_key(

@@ -177,3 +177,15 @@ def test_a_table_has_a_row_for_each_sample(make_sample):
     ]
     assert rows[0]["answer"] == "7"
     assert [r["advantage"] for r in table(samples)] == [None, None]
+
+
+@pytest.mark.parametrize("algorithm", [None, "grpo", "dr_grpo", "rloo", "gspo"])
+def test_one_sample_a_prompt_is_refused_where_samples_are_compared(algorithm):
+    with pytest.raises(PipelineError, match="num_samples is 1, but the advantage"):
+        grpo(model="m", task="copy", iterations=2, algorithm=algorithm, num_samples=1)
+
+
+@pytest.mark.parametrize("algorithm", ["ppo", "reinforce_pp"])
+def test_one_sample_a_prompt_is_enough_for_a_critic_or_a_batch(algorithm):
+    job = grpo(model="m", task="copy", iterations=2, algorithm=algorithm, num_samples=1)
+    assert job.pipeline.settings.num_samples == 1

@@ -56,7 +56,7 @@ def test_name_is_the_files_by_default(tmp_path):
         ({"iterations": 0}, ["iterations is 0", "at least 1"]),
         ({"iterations": None}, ["iterations is null", "at least 1"]),
         ({"iterations": True}, ["iterations is true", "whole number"]),
-        ({"num_samples": 4.0}, ["num_samples is 4.0", "whole number of at least 2"]),
+        ({"num_samples": 4.0}, ["num_samples is 4.0", "whole number of at least 1"]),
         ({"algorithm": {"lrr": 1}}, ["algorithm.lrr is no known key", "did you mean 'lr'"]),
         ({"algorithm": {"lr": -1}}, ["algorithm.lr is -1", "above 0"]),
         ({"algorithm": {"betas": [0.9]}}, ["algorithm.betas is [0.9]", "two numbers"]),

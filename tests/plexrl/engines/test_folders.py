@@ -125,3 +125,22 @@ def test_looking_at_a_folder_does_not_load_torch():
         "sys.exit('torch' in sys.modules or 'transformers' in sys.modules)"
     )
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+def test_a_tokenizer_with_tokens_the_network_does_not_know_is_refused(folder):
+    path = folder / "tokenizer.json"
+    tokenizer = json.loads(path.read_text())
+    token = {"id": 140, "content": "<new>", "special": True, "normalized": False}
+    path.write_text(json.dumps({**tokenizer, "added_tokens": [*tokenizer["added_tokens"], token]}))
+    with pytest.raises(ModelFolderError, match=r"token id 140, but .* for 99 tokens"):
+        check_folder(folder)
+    edit(folder / "config.json", vocab_size=141)
+    check_folder(folder)
+
+
+def test_a_vocabulary_that_is_a_list_counts_too(folder):
+    path = folder / "tokenizer.json"
+    model = {"type": "Unigram", "vocab": [[f"t{i}", -1.0] for i in range(100)]}
+    path.write_text(json.dumps({"model": model}))
+    with pytest.raises(ModelFolderError, match="token id 99, but"):
+        check_folder(folder)
