@@ -102,6 +102,30 @@ def pieces(start: int, stop: int) -> Iterator[tuple[int, int]]:
         start = end
 
 
+Piece = tuple[int, int, int]
+"""``(first byte in the state, nbytes, crc32c)`` of a byte range that crosses no grain."""
+
+
+def measured(view: memoryview, start: int, stop: int) -> list[Piece]:
+    """Pieces of a byte range of a state; `view` holds that range alone."""
+    return [(a, b - a, crc32c(view[a - start : b - start])) for a, b in pieces(start, stop)]
+
+
+def folded(parts: Iterable[Piece]) -> tuple[int, ...]:
+    """Checksums of the grains of which these are all the pieces, in any order."""
+    grains: dict[int, int] = {}
+    for start, nbytes, crc in sorted(parts):
+        index = start // GRAIN_BYTES
+        grains[index] = combine(grains[index], crc, nbytes) if index in grains else crc
+    return tuple(grains.values())
+
+
+def trailer_of(parts: Iterable[Piece], padding: Buffer) -> bytes:
+    """What Zarr's crc32c codec writes behind a chunk of these pieces and this padding."""
+    total = combine_all((crc, nbytes) for _, nbytes, crc in sorted(parts))
+    return crc32c(padding, total).to_bytes(4, "little")
+
+
 def grain_checksums(view: memoryview) -> tuple[int, ...]:
     """Checksum of every grain; the last grain may be short."""
     return tuple(crc32c(view[start:stop]) for start, stop in pieces(0, len(view)))

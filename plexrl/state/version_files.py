@@ -12,30 +12,12 @@ from threading import Lock
 from plexrl.core.states import Manifest
 from plexrl.errors import IntegrityError
 from plexrl.state import files
-from plexrl.state.checksums import (
-    GRAIN_BYTES,
-    combine,
-    combine_all,
-    crc32c,
-    digest_of_grains,
-    pieces,
-)
+from plexrl.state.checksums import Piece, crc32c, digest_of_grains, folded, pieces, trailer_of
 from plexrl.state.draining import for_all
 from plexrl.state.geometry import CRC_BYTES, ArraySpan, ChunkSpan, zarr_documents
 from plexrl.state.record import VersionRecord, record_from_document, record_to_document
 
 ROOT_DOCUMENT = "zarr.json"
-
-Piece = tuple[int, int, int]
-"""``(start in the arena, nbytes, crc32c)`` of a byte range that crosses no grain."""
-
-
-def _fold_grains(parts: Iterable[Piece]) -> tuple[int, ...]:
-    grains: dict[int, int] = {}
-    for start, nbytes, crc in sorted(parts):
-        index = start // GRAIN_BYTES
-        grains[index] = combine(grains[index], crc, nbytes) if index in grains else crc
-    return tuple(grains.values())
 
 
 def _chunks(spans: Iterable[ArraySpan]) -> list[ChunkSpan]:
@@ -77,8 +59,7 @@ class _ChunkWrite:
 
     def _finish(self, fd: int) -> None:
         padding = bytes(self.chunk.pad_bytes)
-        total = combine_all((crc, nbytes) for _, nbytes, crc in sorted(self._parts))
-        trailer = crc32c(padding, total).to_bytes(CRC_BYTES, "little")
+        trailer = trailer_of(self._parts, padding)
         files.write_at(fd, [padding, trailer], self.chunk.stop - self.chunk.start)
         if self._durable:
             files.sync(fd)
@@ -142,7 +123,7 @@ def write_version(
         (folder / span.name).mkdir()
         (folder / span.name / "c").mkdir()
     chunks = _chunks(spans)
-    grains = _fold_grains(_write_chunks(folder, view, chunks, executor, durable=durable))
+    grains = folded(_write_chunks(folder, view, chunks, executor, durable=durable))
     found = digest_of_grains(grains, len(view))
     if found != manifest.digest:
         raise IntegrityError(
@@ -214,11 +195,21 @@ def _open_chunk(folder_fd: int, chunk: ChunkSpan) -> int:
     return fd
 
 
-def _check_trailer(fd: int, chunk: ChunkSpan, checksum: int) -> None:
+def _check_trailer(fd: int, chunk: ChunkSpan, parts: Sequence[Piece]) -> None:
     tail = memoryview(bytearray(chunk.pad_bytes + CRC_BYTES))
     files.read_at(fd, tail, chunk.stop - chunk.start)
-    total = crc32c(tail[: chunk.pad_bytes], checksum)
-    if total != int.from_bytes(tail[chunk.pad_bytes :], "little"):
+    check_trailer(chunk, parts, tail)
+
+
+def check_trailer(chunk: ChunkSpan, parts: Sequence[Piece], tail: memoryview) -> None:
+    """Check the padding and checksum that follow the bytes of a chunk.
+
+    Raises
+    ------
+    IntegrityError
+        They are not those of its pieces.
+    """
+    if tail[chunk.pad_bytes :] != trailer_of(parts, tail[: chunk.pad_bytes]):
         raise IntegrityError(f"chunk {chunk.key} does not match its checksum")
 
 
@@ -246,7 +237,6 @@ def read_bytes(folder_fd: int, record: VersionRecord, view: memoryview, executor
         for chunk, lane in zip(chunks, lanes, strict=True):
             own = parts[position : position + len(lane)]
             position += len(lane)
-            checksum = combine_all((crc, nbytes) for _, nbytes, crc in own)
-            _check_trailer(descriptor(chunk), chunk, checksum)
-    if digest_of_grains(_fold_grains(parts), len(view)) != record.manifest.digest:
+            _check_trailer(descriptor(chunk), chunk, own)
+    if digest_of_grains(folded(parts), len(view)) != record.manifest.digest:
         raise IntegrityError("its bytes do not have the digest of its manifest")

@@ -6,16 +6,17 @@ import uuid
 from collections.abc import Sequence
 from concurrent.futures import Executor
 from dataclasses import replace
+from itertools import chain
 
 from plexrl.core.states import Manifest
 from plexrl.errors import IntegrityError
 from plexrl.state.buckets import Bucket
-from plexrl.state.checksums import crc32c, digest_of_grains, grain_checksums
+from plexrl.state.checksums import Piece, digest_of_grains, folded, measured, trailer_of
 from plexrl.state.draining import for_all
-from plexrl.state.geometry import CRC_BYTES, ChunkSpan, array_spans, zarr_documents
+from plexrl.state.geometry import ChunkSpan, array_spans, zarr_documents
 from plexrl.state.partial import Range, read_grains
 from plexrl.state.record import VersionRecord, record_to_document
-from plexrl.state.version_files import ROOT_DOCUMENT
+from plexrl.state.version_files import ROOT_DOCUMENT, check_trailer
 
 
 def write_objects(
@@ -42,26 +43,28 @@ def write_objects(
     StoreError
         The service refuses.
     """
-    grains = grain_checksums(view)
-    if digest_of_grains(grains, len(view)) != manifest.digest:
-        raise IntegrityError(
-            f"{manifest.ref}: the bytes do not have the digest of its manifest; they were changed "
-            "after it was taken"
-        )
     attempt = f"w{uuid.uuid4().hex[:12]}"
     spans = tuple(
         replace(span, name=f"{attempt}/{span.name}")
         for span in array_spans(manifest.layout, chunk_bytes)
     )
 
-    def put(chunk: ChunkSpan) -> int:
+    def put(chunk: ChunkSpan) -> list[Piece]:
         padding = bytes(chunk.pad_bytes)
         content = view[chunk.start : chunk.stop]
-        checksum = crc32c(padding, crc32c(content)).to_bytes(CRC_BYTES, "little")
-        bucket.put(f"{folder}/{chunk.key}", b"".join([content, padding, checksum]))
-        return chunk.file_bytes
+        parts = measured(content, chunk.start, chunk.stop)
+        whole = b"".join([content, padding, trailer_of(parts, padding)])
+        bucket.put(f"{folder}/{chunk.key}", whole)
+        return parts
 
-    written = sum(for_all(executor, put, [[chunk for span in spans for chunk in span.chunks()]]))
+    chunks = [chunk for span in spans for chunk in span.chunks()]
+    grains = folded(chain.from_iterable(for_all(executor, put, [chunks])))
+    if digest_of_grains(grains, len(view)) != manifest.digest:
+        bucket.delete(bucket.keys(f"{folder}/{attempt}/"))
+        raise IntegrityError(
+            f"{manifest.ref}: the bytes do not have the digest of its manifest; they were changed "
+            "after it was taken"
+        )
     for path, text in zarr_documents(spans).items():
         if path != ROOT_DOCUMENT:
             bucket.put(f"{folder}/{path}", text.encode())
@@ -71,7 +74,7 @@ def write_objects(
     except FileExistsError:
         bucket.delete(bucket.keys(f"{folder}/{attempt}/"))
         raise
-    return written + len(root)
+    return sum(chunk.file_bytes for chunk in chunks) + len(root)
 
 
 def read_objects(
@@ -87,7 +90,7 @@ def read_objects(
         The service refuses.
     """
 
-    def get(chunk: ChunkSpan) -> None:
+    def get(chunk: ChunkSpan) -> list[Piece]:
         try:
             content = bucket.get(f"{folder}/{chunk.key}")
         except FileNotFoundError as error:
@@ -96,10 +99,15 @@ def read_objects(
             raise IntegrityError(
                 f"chunk {chunk.key} has {len(content)} bytes, written were {chunk.file_bytes}"
             )
-        into[chunk.start : chunk.stop] = content[: chunk.stop - chunk.start]
+        nbytes = chunk.stop - chunk.start
+        parts = measured(content[:nbytes], chunk.start, chunk.stop)
+        check_trailer(chunk, parts, content[nbytes:])
+        into[chunk.start : chunk.stop] = content[:nbytes]
+        return parts
 
-    for_all(executor, get, [[chunk for span in record.spans for chunk in span.chunks()]])
-    if digest_of_grains(grain_checksums(into), len(into)) != record.manifest.digest:
+    chunks = [chunk for span in record.spans for chunk in span.chunks()]
+    grains = folded(chain.from_iterable(for_all(executor, get, [chunks])))
+    if digest_of_grains(grains, len(into)) != record.manifest.digest:
         raise IntegrityError("its bytes do not have the digest of its manifest")
 
 

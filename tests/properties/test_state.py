@@ -1,8 +1,10 @@
 """The real manager and store against a dictionary, under faults and crashes."""
 
+import importlib.util
 import shutil
 import tempfile
 from pathlib import Path
+from typing import ClassVar
 
 import numpy as np
 import pytest
@@ -15,7 +17,7 @@ from plexrl.core.states import Manifest, StateRef, Tier
 from plexrl.errors import IntegrityError, StateError, StoreError
 from plexrl.state.checksums import digest_of
 from plexrl.state.manager import StateManager
-from plexrl.state.zarr_store import ZarrStore
+from tests.plexrl.state.backends import FolderBackend, object_folder
 
 JOBS = ("a", "b", "c")
 LAYOUT = pack([("w", "weights", "float32", (40,)), ("m", "optimizer", "float32", (70,))])
@@ -26,9 +28,12 @@ pytestmark = pytest.mark.slow
 class StatesAgainstDictionary(RuleBasedStateMachine):
     """Every version handed out has the bytes committed under its name."""
 
+    make_backend: ClassVar
+
     def __init__(self):
         super().__init__()
         self.root = Path(tempfile.mkdtemp())
+        self.backend = type(self).make_backend(self.root / "store")
         self.committed = {}
         """Bytes ever committed, by version; a version made again has the same bytes."""
         self.durable = {}
@@ -46,7 +51,7 @@ class StatesAgainstDictionary(RuleBasedStateMachine):
         self._open()
 
     def _open(self):
-        self.store = ZarrStore(self.root, durable=False, chunk_bytes=4096)
+        self.store = self.backend.open()
         self.manager = StateManager(
             self.store, host_budget_bytes=self.num_arenas * LAYOUT.nbytes, retry_s=0.001
         )
@@ -171,16 +176,15 @@ class StatesAgainstDictionary(RuleBasedStateMachine):
         self.manager.close()
         self.durable = dict(self.newest)
         versions = self.store.versions(job, "m")
-        self.store.close()
-        self.pinned.clear()
         ref = StateRef(job, "m", versions[-1]) if versions else None
         if ref and ref not in self.damaged:
             self.damaged.add(ref)
-            folder = self.root / job / "m" / f"v{versions[-1]:08d}"
-            path = (folder / "weights" / "c" / "0", folder / "optimizer" / "c" / "0")[bit % 2]
-            content = bytearray(path.read_bytes())
+            chunk = self.backend.chunks(self.store, ref)[bit % 2]
+            content = bytearray(self.backend.read(self.store, chunk))
             content[position % len(content)] ^= 1 << bit
-            path.write_bytes(content)
+            self.backend.replace(self.store, chunk, bytes(content))
+        self.store.close()
+        self.pinned.clear()
         self._open()
 
     @invariant()
@@ -192,14 +196,28 @@ class StatesAgainstDictionary(RuleBasedStateMachine):
             assert set(map(str, self.pinned)) <= set(self.manager.resident()[Tier.HOST])
 
 
-TestStates = StatesAgainstDictionary.TestCase
-TestStates.settings = settings(
+_SETTINGS = settings(
     max_examples=40,
     stateful_step_count=30,
     deadline=None,
     derandomize=True,
     suppress_health_check=list(HealthCheck),
 )
+
+
+class InAFolder(StatesAgainstDictionary):
+    make_backend = FolderBackend
+
+
+class AtAUrl(StatesAgainstDictionary):
+    make_backend = staticmethod(object_folder)
+
+
+TestInAFolder = InAFolder.TestCase
+TestInAFolder.settings = _SETTINGS
+if importlib.util.find_spec("obstore"):
+    TestAtAUrl = AtAUrl.TestCase
+    TestAtAUrl.settings = _SETTINGS
 
 
 def test_the_errors_of_a_store_are_errors_of_states():

@@ -61,6 +61,12 @@ class ObjectBackend:
             store._bucket.put(chunk, content)
 
 
+def object_folder(root):
+    """Objects that obstore keeps as files, so that they outlive the store as in a service."""
+    root.mkdir()
+    return ObjectBackend(root.as_uri())
+
+
 @contextmanager
 def s3_server():
     """URL of an S3-compatible server on loopback, with one bucket."""

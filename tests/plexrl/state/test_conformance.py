@@ -1,4 +1,4 @@
-"""What every durable tier promises, checked on each: a folder, memory, an S3 server."""
+"""What every durable tier promises, checked on each: a folder, files as objects, S3."""
 
 from concurrent.futures import ThreadPoolExecutor
 
@@ -13,9 +13,15 @@ from plexrl.state.manager import StateManager
 from plexrl.state.object_store import ObjectStore
 from plexrl.state.opening import open_store
 from plexrl.state.zarr_store import ZarrStore
-from tests.plexrl.state.backends import FolderBackend, ObjectBackend, s3_options, s3_server
+from tests.plexrl.state.backends import (
+    FolderBackend,
+    ObjectBackend,
+    object_folder,
+    s3_options,
+    s3_server,
+)
 
-BACKENDS = ["folder", pytest.param("s3", marks=pytest.mark.slow)]
+BACKENDS = ["folder", "url", pytest.param("s3", marks=pytest.mark.slow)]
 REF = StateRef("job", "actor", 0)
 
 
@@ -30,6 +36,9 @@ def endpoint():
 def backend(request, tmp_path):
     if request.param == "folder":
         return FolderBackend(tmp_path / "store")
+    if request.param == "url":
+        pytest.importorskip("obstore", reason="needs obstore (plexrl[remote])")
+        return object_folder(tmp_path / "store")
     options = s3_options(request.getfixturevalue("endpoint"))
     return ObjectBackend(f"s3://states/{tmp_path.name}", options)
 
