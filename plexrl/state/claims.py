@@ -15,7 +15,7 @@ from threading import Lock
 from plexrl.clock import Clock, system_clock
 from plexrl.errors import StoreError
 from plexrl.state.buckets import Bucket
-from plexrl.state.folder import name_to_path
+from plexrl.state.folder import MARKER, check_format, marker, name_to_path
 
 CLAIMS = ".claims/"
 CLAIM_TTL_S = 60.0
@@ -34,6 +34,11 @@ class Claims:
         between them. None: this process alone.
     read_only
         Refuse every claim.
+
+    Raises
+    ------
+    StoreError
+        The store is of another format, or there is none to read.
     """
 
     def __init__(
@@ -50,6 +55,12 @@ class Claims:
         self._clock = clock
         self._renewed_s: dict[str, float] = {}
         self._lock = Lock()
+        try:
+            check_format(bytes(bucket.get(MARKER)), bucket.url)
+        except FileNotFoundError:
+            # A new store: the first claim marks it.
+            if read_only:
+                raise StoreError(f"no store at {bucket.url}; give the URL of a store") from None
 
     def claim(self, job: str) -> None:
         """Make sure that no other holder writes this job.
@@ -65,6 +76,8 @@ class Claims:
             now_s = self._clock()
             if now_s - self._renewed_s.get(job, -CLAIM_TTL_S) < _RENEW_S:
                 return
+            if not self._renewed_s:
+                self._bucket.put(MARKER, marker())
             content = self._content()
             try:
                 self._bucket.put(_key(job), content, is_new=True)

@@ -13,7 +13,7 @@ from plexrl.core.states import StateRef
 from plexrl.errors import StoreError
 from plexrl.state import files
 
-FORMAT_VERSION = 1
+FORMAT_VERSION = 2
 MARKER = ".plexrl-store.json"
 LOCK = ".lock"
 QUARANTINE = ".quarantine-"
@@ -39,6 +39,33 @@ def name_to_path(name: str) -> str:
             f"give a name of 1 to {_MAX_NAME_BYTES} bytes"
         )
     return encoded
+
+
+def marker() -> bytes:
+    """Content of the document that says that a place is a store."""
+    return json.dumps({"format": "plexrl-store", "format_version": FORMAT_VERSION}).encode()
+
+
+def check_format(content: bytes, root: Path | str) -> None:
+    """Check the marker of a store.
+
+    Raises
+    ------
+    StoreError
+        It is of another format, or cannot be read.
+    """
+    try:
+        found = json.loads(content)["format_version"]
+    except (ValueError, KeyError, TypeError) as error:
+        raise StoreError(
+            f"{MARKER} of {root} cannot be read ({error}); if it is a store, write "
+            f'{{"format_version": {FORMAT_VERSION}}} into it'
+        ) from error
+    if found != FORMAT_VERSION:
+        raise StoreError(
+            f"{root} is a store of format {found}, this PlexRL writes {FORMAT_VERSION}; "
+            "use the PlexRL that wrote it, or give another store"
+        )
 
 
 def _subfolders(path: Path) -> list[str]:
@@ -114,8 +141,8 @@ class StoreFolder:
                 self._write_marker()
 
     def _check_marker(self) -> None:
-        marker = self.root / MARKER
-        if not marker.exists():
+        path = self.root / MARKER
+        if not path.exists():
             if self.read_only:
                 raise StoreError(f"no store at {self.root}; give the folder of a store")
             if self.root.exists() and any(
@@ -125,23 +152,11 @@ class StoreFolder:
                     f"{self.root} holds files that are not a store's; give an empty or new folder"
                 )
             return
-        try:
-            found = json.loads(marker.read_bytes())["format_version"]
-        except (ValueError, KeyError, TypeError) as error:
-            raise StoreError(
-                f"{marker} cannot be read ({error}); if the folder is a store, write "
-                f'{{"format_version": {FORMAT_VERSION}}} into it'
-            ) from error
-        if found != FORMAT_VERSION:
-            raise StoreError(
-                f"{self.root} is a store of format {found}, this PlexRL writes {FORMAT_VERSION}; "
-                "use the PlexRL that wrote it, or give another store"
-            )
+        check_format(path.read_bytes(), self.root)
 
     def _write_marker(self) -> None:
         if not (self.root / MARKER).exists():
-            content = json.dumps({"format": "plexrl-store", "format_version": FORMAT_VERSION})
-            files.write_file_atomically(self.root / MARKER, content.encode(), durable=self._durable)
+            files.write_file_atomically(self.root / MARKER, marker(), durable=self._durable)
 
     def claim(self, job: str) -> None:
         """Make sure that no other process writes this job, and clear what a crash left of it.

@@ -35,7 +35,7 @@ class ChunkSpan:
     """Bytes of one chunk object."""
 
     key: str
-    """Path below the group, e.g. ``weights/c/0``."""
+    """Path below the group, e.g. ``weights/c.0``."""
     start: int
     """First byte in the arena."""
     stop: int
@@ -64,7 +64,7 @@ class ArraySpan:
         stop = self.start + self.nbytes
         for index, start in enumerate(range(self.start, stop, self.chunk_bytes)):
             end = min(stop, start + self.chunk_bytes)
-            key = f"{self.name}/c/{index}"
+            key = f"{self.name}/c.{index}"
             yield ChunkSpan(key, start, end, start + self.chunk_bytes - end)
 
 
@@ -128,6 +128,8 @@ def zarr_documents(spans: tuple[ArraySpan, ...]) -> Mapping[str, str]:
             compressors=[Crc32cCodec()],
             filters=None,
             fill_value=0,
+            # Chunks beside the array's metadata: a folder less to make and to sync.
+            chunk_key_encoding={"name": "default", "separator": "."},
         )
     with warnings.catch_warnings():
         # Consolidated metadata is not yet in the Zarr 3 text; readers without it skip it.

@@ -20,6 +20,8 @@ ATTRIBUTE = "plexrl"
 """Key of the group's attributes that holds all of the below."""
 _PLACE = "plexrl-body"
 _NUM_REMEMBERED = 16
+_NUM_LAYOUTS = 16
+_NO_LAYOUT = '"layout":null'
 _NON_FINITE = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}
 
 
@@ -33,6 +35,22 @@ class VersionRecord:
     """`grain_checksums` of the whole state."""
 
 
+_lock = Lock()
+_layout_texts: dict[int, tuple[StateLayout, str]] = {}
+"""Layout texts by identity (each keeps its layout alive): one serves all versions of a model."""
+
+
+def _layout_text(layout: StateLayout) -> str:
+    with _lock:
+        held = _layout_texts.get(id(layout))
+        if held is None:
+            held = layout, _canonical(layout.to_json())
+            _layout_texts[id(layout)] = held
+            while len(_layout_texts) > _NUM_LAYOUTS:
+                del _layout_texts[next(iter(_layout_texts))]
+    return held[1]
+
+
 def _number_to_json(value: float) -> float | str:
     if math.isfinite(value):
         return value
@@ -43,13 +61,12 @@ def _number_from_json(value: float | str) -> float:
     return _NON_FINITE[value] if isinstance(value, str) else float(value)
 
 
-def manifest_to_json(manifest: Manifest) -> dict[str, object]:
-    """A manifest as JSON types; numbers that JSON lacks become their names."""
+def _facts_to_json(manifest: Manifest) -> dict[str, object]:
+    """A manifest as JSON types, without its layout; numbers that JSON lacks become their names."""
     return {
         "job": manifest.ref.job,
         "model": manifest.ref.model,
         "version": manifest.ref.version,
-        "layout": manifest.layout.to_json(),
         "digest": manifest.digest,
         "iteration": manifest.iteration,
         "optimizer_steps": manifest.optimizer_steps,
@@ -61,7 +78,7 @@ def manifest_to_json(manifest: Manifest) -> dict[str, object]:
 
 
 def manifest_from_json(data: Mapping[str, object]) -> Manifest:
-    """Inverse of `manifest_to_json`."""
+    """The manifest of a document's body."""
     values = dict(data)
     ref = StateRef(str(values.pop("job")), str(values.pop("model")), values.pop("version"))  # type: ignore[arg-type]
     layout = StateLayout.from_json(values.pop("layout"))  # type: ignore[arg-type]
@@ -78,7 +95,6 @@ def _checksum(canonical: str) -> str:
 
 
 _remembered: dict[bytes, VersionRecord] = {}
-_lock = Lock()
 
 
 def _remember(document: bytes, record: VersionRecord) -> None:
@@ -92,15 +108,17 @@ def _remember(document: bytes, record: VersionRecord) -> None:
 def record_to_document(record: VersionRecord) -> bytes:
     """The root ``zarr.json`` of a version."""
     body: dict[str, object] = {
-        "manifest": manifest_to_json(record.manifest),
+        "manifest": {**_facts_to_json(record.manifest), "layout": None},
         "arrays": [[s.name, s.start, s.nbytes, s.chunk_bytes] for s in record.spans],
         "grain_bytes": GRAIN_BYTES,
         "grains": np.asarray(record.grains, "<u4").tobytes().hex(),
     }
     root = json.loads(zarr_documents(record.spans)["zarr.json"])
     root["attributes"] = {ATTRIBUTE: _PLACE}
-    text = _canonical(body)
-    # Spliced, not serialised again: that is what takes time where tensors are many.
+    # Spliced, not serialised again: that is what takes time where tensors are many. Inside a
+    # JSON text every quote is escaped, so that no name can look like the place of the layout.
+    layout = _layout_text(record.manifest.layout)
+    text = _canonical(body).replace(_NO_LAYOUT, f'"layout":{layout}', 1)
     body_text = f'{text[:-1]},"crc32c":"{_checksum(text)}"}}'
     place, frame = json.dumps(_PLACE), json.dumps(root, separators=(",", ":"))
     document = frame.replace(place, body_text, 1).encode()

@@ -121,7 +121,6 @@ def write_version(
     folder.mkdir()
     for span in spans:
         (folder / span.name).mkdir()
-        (folder / span.name / "c").mkdir()
     chunks = _chunks(spans)
     grains = folded(_write_chunks(folder, view, chunks, executor, durable=durable))
     found = digest_of_grains(grains, len(view))
@@ -137,7 +136,6 @@ def write_version(
         content = documents[f"{span.name}/{ROOT_DOCUMENT}"].encode()
         total += files.write_file(path, content, durable=durable)
         if durable:
-            files.sync_folder(folder / span.name / "c")
             files.sync_folder(folder / span.name)
     root = record_to_document(VersionRecord(manifest, spans, grains))
     return total + files.write_file_atomically(folder / ROOT_DOCUMENT, root, durable=durable)

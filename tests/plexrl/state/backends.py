@@ -4,6 +4,7 @@ from contextlib import contextmanager
 
 import pytest
 
+from plexrl.state.folder import MARKER
 from plexrl.state.object_store import ObjectStore
 from plexrl.state.zarr_store import ZarrStore
 
@@ -21,9 +22,12 @@ class FolderBackend:
             self.root, durable=False, chunk_bytes=CHUNK_BYTES, shared=True, read_only=read_only
         )
 
+    def mark(self, store, content):
+        (store.root / MARKER).write_bytes(content)
+
     def chunks(self, store, ref):
         folder = store.root / ref.job / ref.model / f"v{ref.version:08d}"
-        return sorted(path for path in folder.rglob("*") if path.parent.name == "c")
+        return sorted(path for path in folder.rglob("*") if path.name.startswith("c."))
 
     def read(self, _store, chunk):
         return chunk.read_bytes()
@@ -47,9 +51,12 @@ class ObjectBackend:
             self.url, options=self.options, chunk_bytes=CHUNK_BYTES, read_only=read_only
         )
 
+    def mark(self, store, content):
+        store._bucket.put(MARKER, content)
+
     def chunks(self, store, ref):
         keys = store._bucket.keys(f"{ref.job}/{ref.model}/v{ref.version:08d}/")
-        return [key for key in keys if "/c/" in key]
+        return [key for key in keys if "/c." in key]
 
     def read(self, store, chunk):
         return bytes(store._bucket.get(chunk))

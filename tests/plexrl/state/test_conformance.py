@@ -229,6 +229,21 @@ def test_a_job_is_written_by_one_process_at_a_time(backend, opened, states):
         other.write(*states.make(version=1))
 
 
+def test_a_store_of_another_format_is_refused(backend, opened, states):
+    opened.write(*states.make())
+    backend.mark(opened, b'{"format_version": 9}')
+    with pytest.raises(StoreError, match=r"store of format 9, this PlexRL writes \d"):
+        backend.open()
+    backend.mark(opened, b"{")
+    with pytest.raises(StoreError, match="cannot be read"):
+        backend.open(read_only=True)
+
+
+def test_a_store_that_is_not_there_cannot_be_read(backend):
+    with pytest.raises(StoreError, match="no store at"):
+        backend.open(read_only=True)
+
+
 def test_a_read_only_store_changes_nothing(backend, opened, states):
     opened.write(*states.make())
     with backend.open(read_only=True) as reader:

@@ -294,7 +294,7 @@ def test_a_damaged_version_is_not_handed_out_and_the_last_good_one_serves(
     for job in "bc":
         make(manager, ref_of(job, 0))
     manager.flush(60)
-    path = store.root / "a" / "actor" / "v00000001" / "weights" / "c" / "0"
+    path = store.root / "a" / "actor" / "v00000001" / "weights" / "c.0"
     path.write_bytes(bytes(path.stat().st_size))
     with pytest.raises(IntegrityError, match="moved aside"):
         manager.fetch(ref_of("a", 1))

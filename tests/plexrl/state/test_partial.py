@@ -101,7 +101,7 @@ def test_shards_of_all_ranks_are_the_tensor(large, content):
 
 
 def test_damage_in_a_touched_grain_is_found_and_elsewhere_it_is_not_looked_for(large, content):
-    path = large.root / "job" / "actor" / "v00000000" / "weights" / "c" / "0"
+    path = large.root / "job" / "actor" / "v00000000" / "weights" / "c.0"
     damaged = bytearray(path.read_bytes())
     damaged[100] ^= 4
     path.write_bytes(damaged)
@@ -115,7 +115,7 @@ def test_damage_in_a_touched_grain_is_found_and_elsewhere_it_is_not_looked_for(l
 
 @pytest.mark.parametrize("damage", ["missing", "short"])
 def test_a_chunk_that_is_gone_or_short_is_damage(large, damage):
-    path = large.root / "job" / "actor" / "v00000000" / "weights" / "c" / "0"
+    path = large.root / "job" / "actor" / "v00000000" / "weights" / "c.0"
     if damage == "missing":
         path.unlink()
     else:

@@ -67,7 +67,7 @@ def num_steps(tmp_path_factory):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("share", [0.01, 0.2, 0.4, 0.6, 0.8, 0.9, "rename", "last"])
+@pytest.mark.parametrize("share", [0.01, 0.2, 0.4, 0.6, 0.7, 0.8, "rename", "last"])
 def test_a_killed_commit_leaves_the_version_before(tmp_path, num_steps, share):
     # The last steps are: rename of the root document, sync of the version's folder (folder
     # and descriptor), sync of the model's folder (the same).
