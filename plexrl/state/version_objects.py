@@ -6,6 +6,7 @@ import uuid
 from collections.abc import Sequence
 from concurrent.futures import Executor
 from dataclasses import replace
+from functools import partial
 from itertools import chain
 
 from plexrl.core.states import Manifest
@@ -17,6 +18,15 @@ from plexrl.state.geometry import ChunkSpan, array_spans, zarr_documents
 from plexrl.state.partial import Range, read_grains
 from plexrl.state.record import VersionRecord, record_to_document
 from plexrl.state.version_files import ROOT_DOCUMENT, check_trailer
+
+
+def _put_chunk(bucket: Bucket, folder: str, view: memoryview, chunk: ChunkSpan) -> list[Piece]:
+    padding = bytes(chunk.pad_bytes)
+    content = view[chunk.start : chunk.stop]
+    parts = measured(content, chunk.start, chunk.stop)
+    whole = b"".join([content, padding, trailer_of(parts, padding)])
+    bucket.put(f"{folder}/{chunk.key}", whole)
+    return parts
 
 
 def write_objects(
@@ -49,14 +59,7 @@ def write_objects(
         for span in array_spans(manifest.layout, chunk_bytes)
     )
 
-    def put(chunk: ChunkSpan) -> list[Piece]:
-        padding = bytes(chunk.pad_bytes)
-        content = view[chunk.start : chunk.stop]
-        parts = measured(content, chunk.start, chunk.stop)
-        whole = b"".join([content, padding, trailer_of(parts, padding)])
-        bucket.put(f"{folder}/{chunk.key}", whole)
-        return parts
-
+    put = partial(_put_chunk, bucket, folder, view)
     chunks = [chunk for span in spans for chunk in span.chunks()]
     grains = folded(chain.from_iterable(for_all(executor, put, [chunks])))
     if digest_of_grains(grains, len(view)) != manifest.digest:

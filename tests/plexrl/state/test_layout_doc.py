@@ -8,7 +8,11 @@ import pytest
 from plexrl.state.zarr_store import ZarrStore
 
 PAGE = (Path(__file__).parents[3] / "docs" / "state.md").read_text(encoding="utf-8")
-BLOCKS = re.findall(r"^```python\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)
+BLOCKS = [
+    block
+    for block in re.findall(r"^```python\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)
+    if "plexrl-store/states" in block
+]
 
 
 @pytest.mark.parametrize(
