@@ -70,16 +70,22 @@ class StateConfig:
 
 @dataclass(frozen=True, slots=True)
 class EngineConfig:
-    """How long engine processes may take."""
+    """How long engine processes may take, and how much memory."""
 
     start_timeout_s: float = 120.0
     """Seconds for an engine process to come up. Importing torch takes 3 s when idle and ten times
     that on a machine that is just being filled."""
     call_timeout_s: float = 600.0
     """Seconds for one LLM function; a hung engine is killed after them."""
+    device_budget_bytes: int | None = None
+    """Device memory of one group for the states its engines hold, in bytes. When another engine
+    needs room, those used longest ago give theirs back. None: all engines keep it, as on a device
+    where all fit."""
 
     def __post_init__(self) -> None:
         _positive("engines", self, ("start_timeout_s", "call_timeout_s"))
+        if self.device_budget_bytes is not None:
+            _at_least("engines", self, ("device_budget_bytes",), 1)
 
 
 def _at_least(section: str, config: object, names: Sequence[str], least: int) -> None:

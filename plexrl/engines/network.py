@@ -66,6 +66,7 @@ class Network:
             grad_bytes = self.grads.view(torch.uint8)
             for slot in self.layout.role(ROLE_WEIGHTS):
                 named[slot.name].grad = slot_view(grad_bytes, slot)
+        self.is_released = False
         self.context_limit = int(getattr(self.model.config, "max_position_embeddings", 2**31))
 
     @property
@@ -86,7 +87,47 @@ class Network:
         EngineError
             The arena is smaller than the layout.
         """
-        self.flat.copy_(self._arena_tensor(arena))
+        source = self._arena_tensor(arena)
+        self._reclaim()
+        self.flat.copy_(source)
+
+    def release(self) -> None:
+        """Give the memory of weights, moments and gradients back; `load` takes it again."""
+        if self.is_released:
+            return
+        self.is_released = True
+        for tensor in self._own_tensors():
+            tensor.untyped_storage().resize_(0)
+        for parameter in self._frozen():
+            parameter.data = torch.empty(0, device=self.device)
+
+    def require_weights(self) -> None:
+        """Raise EngineError unless a state is loaded."""
+        if self.is_released:
+            raise EngineError(
+                f"the engine of {self.source.folder!r} has released its memory; load a state first"
+            )
+
+    def _reclaim(self) -> None:
+        if not self.is_released:
+            return
+        for tensor in self._own_tensors():
+            tensor.untyped_storage().resize_(tensor.nbytes)
+        if self.source.lora is not None:
+            stored = _load_model(self.source.folder, self.source.head).named_parameters()
+            values = {name: parameter.data for name, parameter in stored}
+            for name, parameter in self.model.named_parameters():
+                if name in values:
+                    parameter.data = values[name].to(self.device)
+        self.is_released = False
+
+    def _own_tensors(self) -> list[torch.Tensor]:
+        return [self.flat] if self.grads is None else [self.flat, self.grads]
+
+    def _frozen(self) -> list[torch.nn.Parameter]:
+        """Parameters of a base that states have no part in."""
+        named = self.model.named_parameters()
+        return [p for name, p in named if name not in self.shapes]
 
     def store(self, arena: memoryview) -> None:
         """Copy the state from the buffer into a writable arena.
@@ -144,7 +185,9 @@ class Network:
         digest = hashlib.sha256()
         for slot in self.layout.role(ROLE_WEIGHTS):
             digest.update(slot.name.encode() + b"\0")
-            digest.update(self.flat[slot.offset : slot.offset + slot.nbytes].cpu().numpy().data)
+            # A copy: memory that NumPy has seen can never be released.
+            part = self.flat[slot.offset : slot.offset + slot.nbytes].cpu().clone()
+            digest.update(part.numpy().data)
         return digest.hexdigest()
 
     def export(self, folder: str) -> None:

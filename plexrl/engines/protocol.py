@@ -145,7 +145,10 @@ class Engine(Protocol):
         ...
 
     def load(self, arena: memoryview) -> None:
-        """Arena → device: the network computes with this state from now on."""
+        """Arena → device: the network computes with this state from now on.
+
+        Takes released memory again first.
+        """
         ...
 
     def store(self, arena: memoryview) -> None:
@@ -199,4 +202,15 @@ class Engine(Protocol):
 
     def weights_sha256(self) -> str:
         """SHA-256 of the loaded weights: names and bytes, in layout order."""
+        ...
+
+    def release(self) -> None:
+        """Give memory back, what is kept of interrupted generations included.
+
+        The next `load` takes it again; until then only `layout` and `read_folder` work.
+        """
+        ...
+
+    def memory_bytes(self) -> int:
+        """Bytes in use: of device memory on a GPU, else resident in the engine's process."""
         ...

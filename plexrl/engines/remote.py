@@ -163,11 +163,11 @@ class EngineProcess:
         return cast("str", self._call("weights_sha256"))
 
     def release(self) -> None:
-        """Give the memory of weights and caches back (engines for rollouts only)."""
+        """Give the memory of weights and caches back; the next `load` takes it again."""
         self._call("release")
 
     def memory_bytes(self) -> int:
-        """Bytes in use (engines for rollouts only)."""
+        """Bytes in use: of device memory on a GPU, else resident in the child."""
         return cast("int", self._call("memory_bytes"))
 
     def close(self) -> None:

@@ -14,6 +14,7 @@ from transformers.utils import logging as transformers_logging
 from dataflow.calls import GenerateOptions, LogprobOptions, TrainOptions
 from dataflow.samples import Prompt, Sample
 from plexrl.core.layout import StateLayout
+from plexrl.engines.memory import bytes_in_use, trim
 from plexrl.engines.network import Network
 from plexrl.engines.protocol import Break, DrawKey, Interrupted, ModelSource, TrainBatch
 from plexrl.engines.rollout import TorchDraw
@@ -74,6 +75,7 @@ class TorchEngine:
 
     def store(self, arena: memoryview) -> None:
         """Device → arena."""
+        self._network.require_weights()
         self._network.store(arena)
 
     def generate(
@@ -130,20 +132,34 @@ class TorchEngine:
             reference and ``importance_weight`` where rollouts are weighted. A critic has ``loss``,
             ``grad_norm``, ``value``, ``value_error`` and ``num_tokens``.
         """
+        self._network.require_weights()
         trainer = self._trainer or Trainer(self._network)
         return trainer.train(batch, options)
 
     def export(self, folder: str) -> None:
         """Write weights, configuration and tokenizer as a Hugging Face folder."""
+        self._network.require_weights()
         self._network.export(folder)
         self._codec.tokenizer.save_pretrained(folder)
 
     def weights_sha256(self) -> str:
         """SHA-256 of the loaded weights: names and bytes, in layout order."""
+        self._network.require_weights()
         return self._network.weights_sha256()
 
+    def release(self) -> None:
+        """Give all memory that grows with the network back; the next `load` takes it again."""
+        self._draw.discard_all()
+        self._network.release()
+        trim(self._network.device)
+
+    def memory_bytes(self) -> int:
+        """Bytes in use: of device memory on a GPU, else resident in this process."""
+        return bytes_in_use(self._network.device)
+
     def _require_head(self, head: str, function: str) -> None:
-        """Raise unless the network ends in the head that a function needs."""
+        """Raise unless a state is loaded and ends in the head that a function needs."""
+        self._network.require_weights()
         if self._network.source.head != head:
             raise EngineError(
                 f"{function} was asked of a model with a {self._network.source.head!r} head "

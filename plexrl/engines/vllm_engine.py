@@ -14,7 +14,6 @@ from collections.abc import Iterator, Sequence
 from copy import copy
 from typing import Any
 
-import psutil
 import torch
 from transformers import PretrainedConfig
 from transformers.utils import logging as transformers_logging
@@ -22,6 +21,7 @@ from transformers.utils import logging as transformers_logging
 from dataflow.calls import GenerateOptions
 from dataflow.samples import EndReason, Prompt, Sample
 from plexrl.core.layout import StateLayout
+from plexrl.engines.memory import bytes_in_use
 from plexrl.engines.protocol import Break, DrawKey, Interrupted, ModelSource
 from plexrl.engines.text_codec import TextCodec
 from plexrl.engines.turns import DecodeRow, Drawn, Rollout, run_turn, run_turn_until
@@ -160,7 +160,7 @@ class VLLMEngine:
         if self._is_on_gpu:
             free, total = torch.cuda.mem_get_info()
             return total - free
-        return int(psutil.Process().memory_info().rss)
+        return bytes_in_use(torch.device("cpu"))
 
     def _require_weights(self) -> None:
         if self._is_released:

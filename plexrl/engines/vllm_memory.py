@@ -7,11 +7,12 @@ keep their values: the rotary tables among them are never loaded again.
 
 from __future__ import annotations
 
-import ctypes
 from collections.abc import Iterator
 from typing import Any
 
 import torch
+
+from plexrl.engines.memory import trim
 
 
 class WorkerMemory:
@@ -31,7 +32,7 @@ class WorkerMemory:
             # The packed copy of a linear layer's weight; loading weights makes another one.
             if hasattr(module, "cpu_linear"):
                 del module.cpu_linear
-        _trim_heap()
+        trim(torch.device("cpu"))
 
     def plexrl_reclaim(self) -> None:
         """Take the memory again; weights and cache hold nothing of use until weights are loaded."""
@@ -53,10 +54,3 @@ class WorkerMemory:
             if storage.nbytes() and storage.data_ptr() not in seen:
                 seen.add(storage.data_ptr())
                 yield storage
-
-
-def _trim_heap() -> None:
-    """Hand freed pages back to the system, where the C library is one that can."""
-    trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
-    if trim is not None:
-        trim(0)

@@ -128,6 +128,7 @@ class _ServiceHost:
             report=self._report,
             open_store=self._open_store,
             lease_timeout_s=LEASE_TIMEOUT_S,
+            device_budget_bytes=engines.device_budget_bytes,
         )
         calls.bind(self._run)
         worker.stream_handlers |= {

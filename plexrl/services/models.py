@@ -11,6 +11,7 @@ from plexrl.engines.folders import architecture_key
 from plexrl.engines.protocol import EngineKind, ModelSource
 from plexrl.engines.remote import EngineProcess
 from plexrl.errors import ServiceError
+from plexrl.state.arena import Arena
 
 EngineFactory = Callable[[ModelSource], EngineProcess]
 """Starts the engine process of an architecture."""
@@ -40,13 +41,24 @@ class ResidentEngine:
     layout: StateLayout
     device: StateRef | None = None
     """The state its device holds, bit for bit; None while that is not certain."""
+    is_released: bool = False
+    """Whether it gave the memory of its states back."""
 
 
 class ModelTable:
-    """Open models, and the engines they share: one process per architecture and kind."""
+    """Open models, and the engines they share: one process per architecture and kind.
 
-    def __init__(self, start_engine: EngineFactory) -> None:
+    Parameters
+    ----------
+    start_engine
+        Starts the engine process of an architecture.
+    device_budget_bytes
+        Device memory for the states that engines hold; None: no limit.
+    """
+
+    def __init__(self, start_engine: EngineFactory, device_budget_bytes: int | None = None) -> None:
         self._start_engine = start_engine
+        self._device_budget_bytes = device_budget_bytes
         self._models: dict[tuple[str, str], OpenModel] = {}
         self._engines: dict[str, ResidentEngine] = {}
         self.num_engine_starts = 0
@@ -87,6 +99,8 @@ class ModelTable:
     def _resident(self, key: str, source: ModelSource) -> ResidentEngine:
         resident = self._engines.get(key)
         if resident is not None and resident.process.is_alive:
+            # In order of their last use.
+            self._engines[key] = self._engines.pop(key)
             return resident
         if resident is not None:
             resident.process.close()
@@ -95,6 +109,28 @@ class ModelTable:
         resident = ResidentEngine(process, process.layout())
         self._engines[key] = resident
         return resident
+
+    def load(self, engine: ResidentEngine, ref: StateRef, arena: Arena) -> None:
+        """Bring a state to an engine's device; others make room, those used longest ago first."""
+        # Not certain again until the whole load is done: a load cut short leaves a mixture.
+        engine.device = None
+        self._make_room(engine)
+        engine.process.load(arena)
+        engine.device, engine.is_released = ref, False
+
+    def _make_room(self, needing: ResidentEngine) -> None:
+        if self._device_budget_bytes is None:
+            return
+        others = [e for e in self._engines.values() if e is not needing and not e.is_released]
+        used = needing.layout.nbytes + sum(e.layout.nbytes for e in others)
+        for other in others:
+            if used <= self._device_budget_bytes:
+                return
+            if other.process.is_alive:
+                other.device = None
+                other.process.release()
+            other.is_released = True
+            used -= other.layout.nbytes
 
     def drop_dead(self) -> None:
         """Forget engines whose process died."""

@@ -88,6 +88,8 @@ class GroupService:
     lease_timeout_s
         Seconds a function waits for the one before it to leave the group; the worker's resource
         keeps them apart, so that only a cancelled function that still runs can take them.
+    device_budget_bytes
+        See `plexrl.config.EngineConfig`.
     """
 
     def __init__(
@@ -100,11 +102,12 @@ class GroupService:
         report: Callable[[Report], None],
         open_store: Callable[[str], AbstractContextManager[Store]],
         lease_timeout_s: float,
+        device_budget_bytes: int | None = None,
         clock: Clock = system_clock,
     ) -> None:
         self.group = group
         self._states = states
-        self._models = ModelTable(start_engine)
+        self._models = ModelTable(start_engine, device_budget_bytes)
         self._current_id = current_id
         self._report = report
         self._open_store = open_store
@@ -287,17 +290,14 @@ class GroupService:
         is_rollout = call.function.is_sampling
         engine = (self._models.rollout_engine if is_rollout else self._models.engine)(model)
         if engine.device != ref:
-            # Not certain again until the whole load is done: a load cut short leaves a mixture.
-            engine.device = None
             fetched = self._states.fetch(ref)
             try:
                 self._check_token(token, fetched.manifest)
                 _check_layout(engine, fetched.manifest)
                 loading_s = self._clock()
-                engine.process.load(fetched.arena)
+                self._models.load(engine, ref, fetched.arena)
             finally:
                 self._states.release(ref)
-            engine.device = ref
             self._states.note_move(
                 Tier.HOST, Tier.DEVICE, engine.layout.nbytes, self._clock() - loading_s
             )

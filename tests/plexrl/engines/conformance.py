@@ -436,3 +436,26 @@ def test_an_exported_folder_is_read_back_with_the_same_weights(rig, tmp_path):
     assert rig.engine.weights_sha256() != trained
     rig.reset(str(tmp_path / "model"))
     assert rig.engine.weights_sha256() == trained
+
+
+def test_released_memory_is_taken_again_by_the_next_load(rig):
+    batch = rig.batch()
+    rig.engine.train(batch, TrainOptions())
+    trained = rig.stored()
+    rig.reset()
+    samples = rig.engine.generate(PROMPTS, OPTIONS, KEY)
+    assert rig.engine.memory_bytes() > 0
+    rig.engine.release()
+    rig.engine.release()
+    for use in (
+        lambda: rig.engine.generate(PROMPTS, OPTIONS, KEY),
+        lambda: rig.engine.logprobs(samples, LogprobOptions()),
+        lambda: rig.engine.train(batch, TrainOptions()),
+        rig.stored,
+    ):
+        with pytest.raises(EngineError, match="released its memory"):
+            use()
+    rig.reset()
+    assert rig.engine.generate(PROMPTS, OPTIONS, KEY) == samples
+    rig.engine.train(batch, TrainOptions())
+    assert rig.stored() == trained

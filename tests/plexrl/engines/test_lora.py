@@ -164,3 +164,10 @@ def test_peft_computes_trains_and_loads_the_same(rig, tmp_path):
     loaded = peft.get_peft_model_state_dict(peft.PeftModel.from_pretrained(fresh, str(tmp_path)))
     for name, tensor in adapters_of(rig.engine).items():
         assert torch.equal(loaded[f"base_model.model.{name}"], tensor)
+
+
+def test_a_released_network_gives_its_base_back_too(rig):
+    rig.reset()
+    parameters = list(rig.engine._network.model.parameters())
+    rig.engine.release()
+    assert {parameter.untyped_storage().nbytes() for parameter in parameters} == {0}

@@ -34,6 +34,16 @@ def test_weights_and_moments_are_views_of_one_buffer(rig):
         assert start < state[name].data_ptr() < end
 
 
+def test_a_released_network_holds_no_memory(rig):
+    rig.reset()
+    network = rig.engine._network
+    rig.engine.release()
+    tensors = [*network.model.parameters(), network.flat, network.grads]
+    assert {tensor.untyped_storage().nbytes() for tensor in tensors} == {0}
+    rig.reset()
+    assert min(tensor.untyped_storage().nbytes() for tensor in tensors) > 0
+
+
 def test_a_read_only_arena_is_loaded_but_never_written(rig):
     state = bytes(rig.reset().view)
     with pytest.raises(EngineError, match="read-only"):

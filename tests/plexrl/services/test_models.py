@@ -1,0 +1,68 @@
+"""Engines of a group share its device: those used longest ago make room."""
+
+from types import SimpleNamespace
+
+import pytest
+
+from plexrl.core.states import StateRef
+from plexrl.engines.protocol import ModelSource
+from plexrl.services.models import ModelTable, OpenModel
+
+
+class Process:
+    """Remembers what it was asked."""
+
+    def __init__(self, source):
+        self.source, self.is_alive, self.asked = source, True, []
+
+    def layout(self):
+        return SimpleNamespace(nbytes=100)
+
+    def load(self, _arena):
+        self.asked.append("load")
+
+    def release(self):
+        self.asked.append("release")
+
+    def close(self):
+        self.is_alive = False
+
+
+def use(table, name):
+    source = ModelSource(name)
+    model = OpenModel("job", name, source, name, source, name, 0, 1, 1)
+    engine = table.engine(model)
+    table.load(engine, StateRef("job", name, 0), None)
+    return engine
+
+
+@pytest.mark.parametrize(("budget", "released"), [(None, []), (300, []), (299, ["a"]), (50, "ab")])
+def test_the_engines_used_longest_ago_release_what_another_needs(budget, released):
+    table = ModelTable(Process, budget)
+    engines = {name: use(table, name) for name in "abc"}
+    assert [name for name in "abc" if engines[name].is_released] == list(released)
+    for name, engine in engines.items():
+        is_released = name in released
+        assert ("release" in engine.process.asked) == is_released
+        assert (engine.device is None) == is_released
+
+
+def test_use_counts_not_age_and_a_load_takes_memory_again():
+    table = ModelTable(Process, 200)
+    first, second = use(table, "a"), use(table, "b")
+    use(table, "a")
+    use(table, "c")
+    assert (first.is_released, second.is_released) == (False, True)
+    again = use(table, "b")
+    assert again is second
+    assert again.process.asked == ["load", "release", "load"]
+    assert (again.is_released, first.is_released) == (False, True)
+    assert table.num_engine_starts == 3
+
+
+def test_a_dead_engine_is_not_asked_to_release():
+    table = ModelTable(Process, 100)
+    dead = use(table, "a")
+    dead.process.is_alive = False
+    use(table, "b")
+    assert dead.process.asked == ["load"]
