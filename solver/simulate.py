@@ -434,6 +434,7 @@ def simulate(
     handoff: Handoff | None = None,
     until_s: float | None = None,
     yielding: YieldRule | None = None,
+    later_plans: Sequence[tuple[float, DispatchPlan]] = (),
 ) -> Simulation:
     """Run jobs to their end, or to a moment, on the groups their ops name.
 
@@ -454,6 +455,8 @@ def simulate(
         job that has not ended, what is reported covers the iterations that have.
     yielding
         When ops that can stop give way; the arbiter's default if not given.
+    later_plans
+        Seconds and the plan that comes into force then.
 
     Raises
     ------
@@ -467,6 +470,8 @@ def simulate(
     for group in groups:
         cluster.push(0, GroupAdded(group))
     cluster.push(0, PlanAdopted(plan or DispatchPlan()))
+    for at_s, later in later_plans:
+        cluster.push(round(at_s * TICKS_PER_S), PlanAdopted(later))
     for job in jobs:
         cluster.loops[job.name] = Loop(job)
         cluster.go_on(job)

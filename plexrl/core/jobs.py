@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from dataflow.calls import AttachOptions
+from plexrl.core.iterations import IterationLog
 from plexrl.core.status import JobState
 from plexrl.errors import JobError, PlexRLError
 from solver.trace import IterationRecord
@@ -73,12 +74,10 @@ class JobEntry:
     """When its first iteration began."""
     ended_s: float | None = None
     error: str = ""
-    iterations: tuple[IterationRecord, ...] = field(default=())
-    """Iterations committed in this life of the cluster, in order."""
+    iterations: IterationLog = field(default_factory=IterationLog)
+    """Iterations committed in this life of the cluster; one log for all rows of the job's life."""
     num_committed: int = 0
     """Committed iterations, those of earlier lives included."""
-    iterations_s: float = 0.0
-    """Seconds of `iterations`, added up."""
     history: tuple[tuple[float, JobState], ...] = ()
 
 
@@ -87,6 +86,9 @@ class JobTable:
 
     def __init__(self) -> None:
         self._entries: dict[str, JobEntry] = {}
+        self._driven: dict[str, dict[str, None]] = {}
+        """Driver's worker → active jobs, in order of coming there; those without a driver under
+        the empty name."""
 
     def __contains__(self, name: str) -> bool:
         return name in self._entries
@@ -105,6 +107,14 @@ class JobTable:
     def active(self) -> tuple[JobEntry, ...]:
         """Jobs that want to run: neither ended nor paused."""
         return tuple(e for e in self._entries.values() if e.state.is_active)
+
+    def driven_by(self, worker: str) -> tuple[str, ...]:
+        """Active jobs whose driver lives in the worker; of the empty one: that have none."""
+        return tuple(self._driven.get(worker, ()))
+
+    def num_driven_by(self, worker: str) -> int:
+        """How many active jobs have their driver in the worker."""
+        return len(self._driven.get(worker, ()))
 
     def add(self, facts: JobFacts, group: str, now_s: float) -> JobEntry:
         """Add a job that arrives.
@@ -127,16 +137,28 @@ class JobTable:
             group,
             arrived_s=now_s,
             history=(*(known.history if known else ()), (now_s, JobState.STARTING)),
-            iterations=known.iterations if known else (),
-            iterations_s=known.iterations_s if known else 0.0,
+            iterations=known.iterations if known else IterationLog(),
             num_committed=known.num_committed if known else 0,
         )
-        self._entries[facts.name] = entry
+        self._put(entry)
         return entry
 
     def set_driver(self, name: str, driver: str) -> None:
         """Note where the driver lives."""
-        self._entries[name] = replace(self[name], driver=driver)
+        self._put(replace(self[name], driver=driver))
+
+    def _put(self, entry: JobEntry) -> None:
+        """Replace a job's row, and keep the index by driver."""
+        name = entry.facts.name
+        before = self._entries.get(name)
+        self._entries[name] = entry
+        if before is not None:
+            here = self._driven.get(before.driver, {})
+            here.pop(name, None)
+            if not here:
+                self._driven.pop(before.driver, None)
+        if entry.state.is_active:
+            self._driven.setdefault(entry.driver, {})[name] = None
 
     def set_group(self, name: str, group: str) -> None:
         """Note where the job is placed."""
@@ -164,27 +186,20 @@ class JobTable:
             else entry.started_s,
             ended_s=now_s if state.is_terminal else None,
         )
-        self._entries[name] = changed
+        self._put(changed)
         return changed
 
     def commit(self, record: IterationRecord) -> None:
         """Note a committed iteration; one that was rolled back and replayed replaces itself."""
         entry = self[record.job]
-        kept = tuple(r for r in entry.iterations if r.iteration < record.iteration)
-        self._entries[record.job] = replace(
-            entry,
-            iterations=(*kept, record),
-            iterations_s=_added_up_s((*kept, record)),
-            num_committed=record.iteration + 1,
-        )
+        entry.iterations.append(record)
+        self._entries[record.job] = replace(entry, num_committed=record.iteration + 1)
 
     def resume_at(self, name: str, iteration: int) -> None:
         """Note that a driver goes on at this iteration: all before it are committed."""
         entry = self[name]
-        kept = tuple(r for r in entry.iterations if r.iteration < iteration)
-        self._entries[name] = replace(
-            entry, iterations=kept, iterations_s=_added_up_s(kept), num_committed=iteration
-        )
+        entry.iterations.truncate(iteration)
+        self._entries[name] = replace(entry, num_committed=iteration)
 
     def check(self) -> None:
         """Raise if an invariant is broken.
@@ -192,8 +207,16 @@ class JobTable:
         Raises
         ------
         PlexRLError
-            Iterations out of order, or more than the job has.
+            Iterations out of order, more than the job has, or a job that counts among those of a
+            driver's worker that it is not with.
         """
+        for worker, jobs in self._driven.items():
+            for name in jobs:
+                if self[name].driver != worker or not self[name].state.is_active:
+                    raise PlexRLError(
+                        f"job {name!r} counts as driven by {worker!r}, but is {self[name].state} "
+                        f"and driven by {self[name].driver!r}"
+                    )
         for name, entry in self._entries.items():
             indices = [record.iteration for record in entry.iterations]
             if indices != sorted(set(indices)):
@@ -203,7 +226,3 @@ class JobTable:
                     f"job {name!r} committed {entry.num_committed} of {entry.facts.iterations} "
                     "iterations"
                 )
-
-
-def _added_up_s(iterations: tuple[IterationRecord, ...]) -> float:
-    return sum(record.ended_s - record.started_s for record in iterations)

@@ -6,7 +6,7 @@ from collections import deque
 from dataclasses import dataclass, field
 
 from plexrl.planning.proposals import Proposal
-from solver.dispatch.events import TICKS_PER_S
+from solver.dispatch.events import TICKS_PER_S, DispatchPlan
 
 MAX_SOLVES = 512
 """Solves remembered: at the usual period more than an hour."""
@@ -78,6 +78,10 @@ class Chronicle:
     def last(self) -> Solve | None:
         """The solve in force."""
         return self.solves[-1] if self.solves else None
+
+    def adopted(self) -> tuple[tuple[float, DispatchPlan], ...]:
+        """When each plan came into force, on the cluster's clock, and what the arbiter took."""
+        return tuple((solve.adopted_s, solve.proposal.dispatch) for solve in self.solves)
 
     def iteration_ended(self, job: str, seconds: float) -> None:
         """An iteration of a job ended under the plan in force."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from plexrl.errors import JobError
@@ -34,7 +34,10 @@ def place(
         No group has room.
     """
     known = _fitting(job, groups)
-    rooms = [_room(group, placed) for group in known]
+    here: dict[str, list[int]] = {}
+    for group_name, memory_bytes in placed.values():
+        here.setdefault(group_name, []).append(memory_bytes)
+    rooms = [_room(group, here.get(group.name, [])) for group in known]
     able = [
         room
         for room in rooms
@@ -79,8 +82,8 @@ class _Room:
         )
 
 
-def _room(group: GroupFacts, placed: Mapping[str, tuple[str, int]]) -> _Room:
-    here = [memory_bytes for name, memory_bytes in placed.values() if name == group.name]
+def _room(group: GroupFacts, here: Sequence[int]) -> _Room:
+    """What is left beside jobs of these sizes."""
     return _Room(
         group=group.name,
         free_bytes=group.memory_bytes - sum(here),

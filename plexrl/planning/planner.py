@@ -10,7 +10,7 @@ Single-threaded and pure, but for `solve`, which blocks and is run in a thread b
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 import solver
 from plexrl.core.status import PlanStatus
@@ -45,6 +45,11 @@ class Planner:
     ----------
     config
         How often and how hard to plan.
+
+    Attributes
+    ----------
+    chronicle : Chronicle
+        What was planned when.
     """
 
     def __init__(self, config: PlanningConfig) -> None:
@@ -62,7 +67,7 @@ class Planner:
         self._planned_s: dict[tuple[str, str], float] = {}
         """(job, op) → lease length without swap behind the last request."""
         self._dispatch = DispatchPlan()
-        self._chronicle = Chronicle()
+        self.chronicle = Chronicle()
 
     def placement(self, job: PlannedJob, target: str = "") -> str:
         """Group for the job: where it is, or the least busy one with room.
@@ -136,7 +141,7 @@ class Planner:
         """A group can be used from now on."""
         is_new = group.name not in self._groups
         self._groups[group.name] = group
-        if is_new and self._chronicle.num_solves:
+        if is_new and self.chronicle.num_solves:
             self._triggers["group added"] = "group added"
 
     def group_lost(self, name: str) -> None:
@@ -153,7 +158,7 @@ class Planner:
         was_known = bool(profile.estimates())
         profile.observe(record)
         if profile.iteration.num_seen > num_iterations and profile.iteration.last is not None:
-            self._chronicle.iteration_ended(record.job, profile.iteration.last)
+            self.chronicle.iteration_ended(record.job, profile.iteration.last)
         if profile.estimates() and (profile.sequence != before or not was_known):
             self._triggers[f"ops {record.job}"] = f"ops of {record.job} learned"
         self._note_drift(record.job, record.op, profile)
@@ -166,22 +171,23 @@ class Planner:
         now_s
             Now, in seconds on the cluster's clock.
         """
-        if not self._estimated():
-            return None
         if self._num_requests == 0:
-            return "first plan"
-        if self._triggers:
-            return next(iter(self._triggers.values()))
-        if now_s - self._requested_s >= self._config.period_s:
-            return f"period of {self._config.period_s:g} s"
-        return None
+            reason = "first plan"
+        elif self._triggers:
+            reason = next(iter(self._triggers.values()))
+        elif now_s - self._requested_s >= self._config.period_s:
+            reason = f"period of {self._config.period_s:g} s"
+        else:
+            return None
+        # It is asked often, and most often one look at the first job is enough.
+        return None if next(self._estimated(), None) is None else reason
 
     def request(self, reason: str, now_s: float) -> PlanRequest:
         """Freeze what a solve needs; reasons that came up until now count as answered."""
         self._num_requests += 1
         self._requested_s = now_s
         self._triggers.clear()
-        jobs = self._estimated()
+        jobs = tuple(self._estimated())
         self._planned_s = {
             (job.name, estimate.op): estimate.busy_s for job in jobs for estimate in job.ops
         }
@@ -198,7 +204,7 @@ class Planner:
 
     def adopt(self, proposal: Proposal, now_s: float) -> DispatchPlan:
         """Put a proposal in force; returns what the arbiter shall follow."""
-        self._chronicle.add(proposal, now_s)
+        self.chronicle.add(proposal, now_s)
         self._dispatch = without(proposal.dispatch, self._jobs)
         return self._dispatch
 
@@ -256,7 +262,7 @@ class Planner:
 
     def status(self) -> PlanStatus:
         """The plan in force, for people."""
-        last = self._chronicle.last
+        last = self.chronicle.last
         if last is None:
             return PlanStatus()
         proposal = last.proposal
@@ -267,7 +273,7 @@ class Planner:
             bound_s=proposal.bound_s,
             bound_class=proposal.bound_class,
             is_verified=proposal.is_verified,
-            num_solves=self._chronicle.num_solves,
+            num_solves=self.chronicle.num_solves,
             reason="; ".join(reason for reason in reasons if reason),
             adopted_s=last.adopted_s,
             order={
@@ -278,22 +284,20 @@ class Planner:
 
     def plan_json(self) -> dict[str, object]:
         """The plan in force and the history of solves, as JSON types."""
-        return self._chronicle.to_json()
+        return self.chronicle.to_json()
 
-    def _estimated(self) -> tuple[EstimatedJob, ...]:
+    def _estimated(self) -> Iterator[EstimatedJob]:
         """Jobs that can be planned: their group is there and their ops are known."""
-        found = []
         for name, job in self._jobs.items():
             group, ops = self._placement.get(name), self._profiles[name].estimates()
             if group in self._groups and group is not None and ops:
-                found.append(
-                    EstimatedJob(name, group, ops, job.memory_bytes, job.slowdown_limit, job.weight)
+                yield EstimatedJob(
+                    name, group, ops, job.memory_bytes, job.slowdown_limit, job.weight
                 )
-        return tuple(found)
 
     def _plan_to_beat(self, jobs: tuple[EstimatedJob, ...]) -> solver.Plan | None:
         """The plan in force, if it serves exactly these ops on these groups."""
-        last = self._chronicle.last
+        last = self.chronicle.last
         if last is None or last.proposal.plan is None:
             return None
         served = {

@@ -23,11 +23,14 @@ class Quantiles:
 
     def __init__(self) -> None:
         self._samples: deque[float] = deque(maxlen=WINDOW)
+        self._found: dict[float, float] = {}
+        """Share → quantile of the samples as they are."""
         self.num_seen = 0
 
     def add(self, sample: float) -> None:
         """Take a sample; the oldest one gives way."""
         self._samples.append(sample)
+        self._found.clear()
         self.num_seen += 1
 
     @property
@@ -37,9 +40,14 @@ class Quantiles:
 
     def quantile(self, share: float) -> float | None:
         """Value that `share` of the samples do not exceed, interpolated; None without samples."""
-        ordered = sorted(self._samples)
-        if not ordered:
+        if not self._samples:
             return None
+        if share not in self._found:
+            self._found[share] = self._interpolated(share)
+        return self._found[share]
+
+    def _interpolated(self, share: float) -> float:
+        ordered = sorted(self._samples)
         position = share * (len(ordered) - 1)
         low = int(position)
         high = min(low + 1, len(ordered) - 1)
@@ -97,6 +105,8 @@ class JobProfile:
         self._candidate: tuple[str, ...] = ()
         self._yielded: deque[LeaseRecord] = deque(maxlen=WINDOW)
         """Leases that were given up in the middle, until the rest of the function comes."""
+        self._estimates: tuple[OpEstimate, ...] | None = None
+        """What `estimates` answers, until something is observed."""
 
     def observe(self, record: LeaseRecord) -> None:
         """Take a finished lease; those of a job come in the order in which they ended."""
@@ -113,6 +123,7 @@ class JobProfile:
         if record.outcome is not Outcome.DONE:
             self._last, self._current, self._is_whole = None, [], False
             return
+        self._estimates = None
         profile = self._ops.setdefault(record.op, OpProfile())
         profile.busy.add(max(record.busy_s, 0.0))
         profile.held.add(max(record.held_s, 0.0))
@@ -142,9 +153,11 @@ class JobProfile:
 
     def estimates(self) -> tuple[OpEstimate, ...]:
         """What is expected of the ops of an iteration, in order; empty if that is not known."""
-        found = [self.estimate(op) for op in self.sequence]
-        known = tuple(estimate for estimate in found if estimate is not None)
-        return known if len(known) == len(found) else ()
+        if self._estimates is None:
+            found = [self.estimate(op) for op in self.sequence]
+            known = tuple(estimate for estimate in found if estimate is not None)
+            self._estimates = known if len(known) == len(found) else ()
+        return self._estimates
 
     def held_s(self, op: str) -> float | None:
         """Expected length of the op's lease, swap included; None if nothing is known."""

@@ -102,12 +102,12 @@ class Coordinator:
         self.planner.group_lost(group)
         self._tell(GroupLost(group), now_s)
 
-    def drop_groups(self, workers: Container[str], now_s: float) -> None:
-        """Note that groups are gone whose worker is not among these."""
-        for name in self.groups.names():
-            row = self.groups.get(name)
-            if row is not None and row.worker not in workers:
-                self.group_down(name, now_s)
+    def drop_group_of(self, function_id: str, workers: Container[str], now_s: float) -> None:
+        """Note that a function's group is gone if its worker is not among these."""
+        group = self.ledger.group_of(function_id)
+        row = self.groups.get(group)
+        if row is not None and row.worker not in workers:
+            self.group_down(group, now_s)
 
     def submit(self, facts: JobFacts, now_s: float) -> str:
         """Place a job that arrives; returns its group.
@@ -136,7 +136,7 @@ class Coordinator:
 
     def stranded(self, now_s: float) -> tuple[str, ...]:
         """Jobs whose group has been gone too long, while there are others."""
-        if not self.groups.names():
+        if not self.groups.names() or not self.groups.is_any_gone():
             return ()
         return tuple(
             entry.facts.name
@@ -218,8 +218,8 @@ class Coordinator:
         """Note iterations that were committed while the driver that ran them died."""
         entry = self.jobs[job]
         for record in self._commits.catch_up(job, entry.num_committed, index):
-            before = self.jobs[job].iterations
-            started_s = before[-1].ended_s if before else entry.arrived_s
+            before = entry.iterations.last
+            started_s = entry.arrived_s if before is None else before.ended_s
             self.jobs.commit(replace(record, started_s=started_s))
 
     def models(self, job: str) -> Mapping[str, CommittedModel]:

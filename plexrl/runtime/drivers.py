@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
 
@@ -62,14 +61,10 @@ class DriverPlacement:
 
     def place(self, jobs: JobTable, workers: tuple[str, ...], send: SendDrive) -> None:
         """Start a driver for every active job that has none, as far as there are workers."""
-        active = jobs.active()
-        load = Counter(entry.driver for entry in active if entry.driver)
-        for entry in active:
-            name = entry.facts.name
-            if entry.driver or name in self._held or name not in self._drives or not workers:
+        for name in jobs.driven_by("") if workers else ():
+            if name in self._held or name not in self._drives:
                 continue
-            worker = min(workers, key=lambda address: (load[address], address))
-            load[worker] += 1
+            worker = min(workers, key=lambda address: (jobs.num_driven_by(address), address))
             jobs.set_driver(name, worker)
             self._num_drives += 1
             # A driver that starts again must not meet the keys of the one before it, and goes

@@ -9,7 +9,7 @@ restriction is set to the address of its group's worker. The worker's own resour
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Container, Iterable, Mapping
 from typing import Any
 
 from distributed.protocol.pickle import dumps
@@ -103,16 +103,15 @@ class Gate:
         if task is not None:
             task.worker_restrictions = {NOWHERE}
 
-    def keep_waiting(self, keys: Iterable[Any]) -> None:
+    def keep_waiting(self, held: Container[Any]) -> None:
         """Keep held tasks from Dask's no-workers-timeout: what they wait for is a lease."""
         if self._scheduler.no_workers_timeout is None:
             return
         unrunnable, now = self._scheduler.unrunnable, time.monotonic()
-        for key in keys:
-            task = self._scheduler.tasks.get(key)
-            if task is not None and unrunnable.pop(task, None) is not None:
-                # Dask relies on insertion order being the order of these times.
-                unrunnable[task] = now
+        for task in [task for task in unrunnable if task.key in held]:
+            # Dask relies on insertion order being the order of these times.
+            del unrunnable[task]
+            unrunnable[task] = now
 
     def fail(self, key: Any, error: Exception) -> None:
         """End a held task with an error, and with it what depends on it."""

@@ -25,18 +25,25 @@ class GroupTable:
 
     def __init__(self) -> None:
         self._rows: dict[str, GroupRow] = {}
+        self._of_worker: dict[str, dict[str, None]] = {}
         self._lost_s: dict[str, float] = {}
         self._closed: dict[str, str] = {}
 
     def add(self, name: str, worker: str, budget_bytes: int) -> None:
         """Note a group whose worker joined."""
         self._rows[name] = GroupRow(worker, budget_bytes)
+        self._of_worker.setdefault(worker, {})[name] = None
         self._lost_s.pop(name, None)
 
     def remove(self, name: str, now_s: float) -> None:
         """Note that a group's worker is gone."""
-        if self._rows.pop(name, None) is not None:
+        row = self._rows.pop(name, None)
+        if row is not None:
             self._lost_s[name] = now_s
+            here = self._of_worker[row.worker]
+            del here[name]
+            if not here:
+                del self._of_worker[row.worker]
 
     def close(self, name: str, reason: str) -> None:
         """Let no job begin an iteration on a group, also after it lost its worker and returned."""
@@ -54,6 +61,10 @@ class GroupTable:
         """Seconds since a group lost its worker; 0 while it has one."""
         return now_s - self._lost_s.get(name, now_s)
 
+    def is_any_gone(self) -> bool:
+        """Whether a group that was here has no worker now."""
+        return bool(self._lost_s)
+
     def get(self, name: str) -> GroupRow | None:
         """A group; None while it has no worker."""
         return self._rows.get(name)
@@ -64,7 +75,7 @@ class GroupTable:
 
     def of_worker(self, worker: str) -> tuple[str, ...]:
         """Groups of one worker."""
-        return tuple(name for name, row in self._rows.items() if row.worker == worker)
+        return tuple(self._of_worker.get(worker, ()))
 
     def largest_budget_bytes(self) -> int:
         """Most host memory any group has; 0 without groups."""

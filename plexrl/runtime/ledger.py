@@ -70,6 +70,11 @@ class Ledger:
         """Note that its lease began."""
         self._live[function_id] = replace(self._live[function_id], started_s=at_s)
 
+    def group_of(self, function_id: str) -> str:
+        """Group a function was admitted to; empty if it holds no place on any."""
+        entry = self._live.get(function_id)
+        return "" if entry is None else entry.group
+
     def may_withdraw(self, function_id: str) -> bool:
         """Whether a function waits for its lease, so that taking it back ends its life."""
         entry = self._live.get(function_id)

@@ -35,6 +35,7 @@ from plexrl.runtime.messages import unpack
 from plexrl.runtime.outbox import Outbox
 from plexrl.runtime.replanning import replan_for_ever
 from plexrl.runtime.steering import Steering
+from plexrl.runtime.streams import send_at_once
 from plexrl.runtime.view import ClusterView, show
 from plexrl.services.reports import JobLetGo
 from solver.dispatch.arbiter import Arbiter
@@ -68,6 +69,11 @@ class PlexRLScheduler(SchedulerPlugin):
         Id of this life of the cluster.
     faces
         Module that adds pages to the scheduler's dashboard; empty adds none.
+
+    Attributes
+    ----------
+    view : ClusterView
+        The tables of the scheduler side, once the plugin has started.
     """
 
     name = PLUGIN_NAME
@@ -121,11 +127,11 @@ class PlexRLScheduler(SchedulerPlugin):
             messages.REPORT: self.handle_report,
             messages.DRIVER: self.handle_driver,
         }
+        self.view = ClusterView(
+            self._coordinator, self._cpu_phases, lambda: self._num_errors, self._clock
+        )
         with self._guarded("faces"):
-            view = ClusterView(
-                self._coordinator, self._cpu_phases, lambda: self._num_errors, self._clock
-            )
-            show(self._faces, scheduler, view)
+            show(self._faces, scheduler, self.view)
         for address in scheduler.workers:
             self.add_worker(scheduler, address)
         planning = replan_for_ever(self._coordinator, self._clock, self._guarded, self._drain_soon)
@@ -140,6 +146,7 @@ class PlexRLScheduler(SchedulerPlugin):
     def add_worker(self, scheduler: Scheduler, worker: str) -> None:
         """Note a worker: the one of a group, or an ordinary one."""
         with self._guarded("add_worker"):
+            send_at_once(scheduler.stream_comms[worker])
             resources = scheduler.workers[worker].resources
             group = group_of(resources)
             if group is None:
@@ -162,9 +169,8 @@ class PlexRLScheduler(SchedulerPlugin):
             self._gate.remove_worker(worker)
             for group in self._coordinator.groups.of_worker(worker):
                 self._coordinator.group_down(group, self._clock())
-            for entry in self._coordinator.jobs.active():
-                if entry.driver == worker:
-                    self._on_driver_lost(entry)
+            for name in self._coordinator.jobs.driven_by(worker):
+                self._on_driver_lost(self._coordinator.jobs[name])
             self._settle()
 
     def _on_driver_lost(self, entry: JobEntry) -> None:
@@ -275,7 +281,7 @@ class PlexRLScheduler(SchedulerPlugin):
         if key in self._denied:
             return
         # Dask moves the tasks of a worker that is gone before it tells plugins of it.
-        self._coordinator.drop_groups(self._scheduler.workers, now_s)
+        self._coordinator.drop_group_of(key, self._scheduler.workers, now_s)
         if self._coordinator.ledger.may_withdraw(key):
             self._coordinator.withdrawn(key, now_s)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from itertools import chain
 
 from plexrl.core.jobs import JobEntry, JobTable
 from plexrl.core.relocations import RelocationTable
@@ -64,6 +65,7 @@ def _job_status(
     phase, waits_for = _phase(tables, entry, reasons, moment)
     relocation = tables.relocations.get(entry.facts.name)
     iterations = entry.iterations
+    oldest = chain(() if iterations.first is None else (iterations.first,), iterations)
     return JobStatus(
         name=entry.facts.name,
         state=entry.state,
@@ -72,10 +74,10 @@ def _job_status(
         iterations=entry.facts.iterations,
         phase=phase,
         waits_for=waits_for,
-        reward_first=_first_reward(iterations),
+        reward_first=_first_reward(oldest),
         reward_last=_first_reward(reversed(iterations)),
-        metrics=dict(entry.iterations[-1].metrics) if entry.iterations else {},
-        iteration_s=entry.iterations_s / len(iterations) if iterations else None,
+        metrics={} if iterations.last is None else dict(iterations.last.metrics),
+        iteration_s=iterations.mean_s,
         slowdown_limit=entry.facts.slowdown_limit,
         started_s=entry.arrived_s if entry.started_s is None else entry.started_s,
         ended_s=entry.ended_s,

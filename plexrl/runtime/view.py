@@ -47,7 +47,7 @@ class ClusterView:
 
     def iterations(self, job: str) -> Sequence[IterationRecord]:
         """Committed iterations of a job, in order."""
-        return self.coordinator.jobs[job].iterations
+        return self.coordinator.jobs[job].iterations.records()
 
     def plan(self) -> Mapping[str, object]:
         """The plan in force and the history of solves, as JSON types."""

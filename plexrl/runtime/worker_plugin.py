@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Iterable, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Executor, ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from functools import partial
 from typing import Any
@@ -18,7 +18,7 @@ from distributed.diagnostics.plugin import WorkerPlugin
 
 from dataflow import calls
 from dataflow.jobs import StartVersion
-from plexrl.clock import system_clock
+from plexrl.clock import Clock, system_clock
 from plexrl.config import EngineConfig, StateConfig
 from plexrl.engines.protocol import ModelSource
 from plexrl.engines.remote import EngineProcess
@@ -30,6 +30,7 @@ from plexrl.runtime.messages import DriverEvent, pack, unpack
 from plexrl.runtime.registry import CANCELLED, JobRegistry, states_of
 from plexrl.runtime.sample_log import SampleLog
 from plexrl.runtime.starts import Stored, stored_versions
+from plexrl.runtime.streams import send_at_once
 from plexrl.services.reports import JobLetGo, Report
 from plexrl.services.rollouts import Stopped
 from plexrl.services.service import GroupService
@@ -73,13 +74,14 @@ class PlexRLWorker(WorkerPlugin):
         self._engines = engines
         self._holder = holder
         self.samples = SampleLog(state.store)
-        self._role: _ServiceHost | _DriverHost | None = None
+        self._role: _ServiceHost | DriverHost | None = None
 
     async def setup(self, worker: Worker) -> None:
         """Start the service or the driver host."""
+        send_at_once(worker.batched_stream)
         group = group_of(worker.state.total_resources)
         if group is None:
-            self._role = _DriverHost(worker, self._state)
+            self._role = DriverHost(worker, self._state)
         else:
             self._role = _ServiceHost(worker, group, self._state, self._engines, self._holder)
 
@@ -207,15 +209,22 @@ class _ServiceHost:
             self._store.close()
 
 
-class _DriverHost:
+class DriverHost:
     """Drivers of jobs inside a worker without a group."""
 
-    def __init__(self, worker: Worker, state: StateConfig) -> None:
+    def __init__(
+        self,
+        worker: Worker,
+        state: StateConfig,
+        clock: Clock = system_clock,
+        clerk: Executor | None = None,
+    ) -> None:
         self._worker = worker
+        self._clock = clock
         self._registry = JobRegistry(state.store)
         self._store = state.store
         # The registry may lie at the other end of a network, and the loop answers heartbeats.
-        self._clerk = ThreadPoolExecutor(1, thread_name_prefix="plexrl-registry")
+        self._clerk = clerk or ThreadPoolExecutor(1, thread_name_prefix="plexrl-registry")
         self._client: Client | None = None
         self._drivers: dict[str, asyncio.Task[None]] = {}
         self._live: dict[str, JobDriver] = {}
@@ -237,12 +246,12 @@ class _DriverHost:
             save = partial(self._registry.save, drive.name, drive.spec)
             await loop.run_in_executor(self._clerk, save)
             client = await self._ensure_client()
-            driver = JobDriver(drive, client, self._send, system_clock, self._store)
+            driver = JobDriver(drive, client, self._send, self._clock, self._store)
             self._live[drive.name] = driver
             await driver.run()
         except (OSError, StoreError) as error:
             # Of the registry or the connection: the job must not wait for a driver that is gone.
-            self._send(messages.DriverEnded(drive.name, system_clock(), f"no driver: {error}"))
+            self._send(messages.DriverEnded(drive.name, self._clock(), f"no driver: {error}"))
         finally:
             if self._drivers.get(drive.name) is asyncio.current_task():
                 del self._drivers[drive.name]
@@ -302,6 +311,7 @@ class _DriverHost:
         return task is not None and task.cancel()
 
     async def close(self) -> None:
+        """Stop the drivers and let go of the cluster."""
         tasks = list(self._drivers.values())
         for task in tasks:
             task.cancel()

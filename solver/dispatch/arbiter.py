@@ -9,7 +9,7 @@ under any rule: exclusivity, all groups of a gang or none, and a bound on being 
 from __future__ import annotations
 
 import heapq
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from solver.dispatch import explain, invariants, outlook
@@ -75,6 +75,12 @@ class Arbiter:
         How long before the expected end of a lease its successor is bound, if it is not the planned
         one: long enough for the round trip of an admission, short enough that something planned may
         still come first.
+
+    Attributes
+    ----------
+    kept_idle_ticks : Mapping
+        Group → ticks it stood idle on purpose so far although functions waited: for the plan, or
+        for a gang.
     """
 
     def __init__(
@@ -90,6 +96,7 @@ class Arbiter:
         self._yielding = YieldRule() if yielding is None else yielding
         self._lead_ticks = lead_ticks
         self._table = Table()
+        self.kept_idle_ticks: Mapping[str, int] = self._table.kept_idle_ticks
         self._wakes: list[tuple[int, str]] = []
         self._now = 0
 
@@ -256,7 +263,7 @@ class Arbiter:
 
     def _pick(self, group: Group, now: int, out: list[Instruction]) -> Entry | None:
         """Grant the group's free place if the time for it has come."""
-        group.count_idle(now)
+        self._table.count_idle(group, now)
         group.hold = None
         if not group.is_present or group.ahead is not None or not group.queue:
             group.wake_at = None

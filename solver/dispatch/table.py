@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import OrderedDict
+from collections import Counter, OrderedDict
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
@@ -41,14 +41,6 @@ class Group:
     prefetched: tuple[str, str] | None = None
     """Job and op announced since the lease began."""
 
-    def count_idle(self, now: int) -> None:
-        """Time it stood idle although functions queued counts as being overtaken."""
-        if self.idle_since is None:
-            return
-        for entry in self.queue.values():
-            entry.overtaken_ticks += max(now - max(self.idle_since, entry.ready_at), 0)
-        self.idle_since = None
-
 
 class Table:
     """Functions, groups and jobs; every change goes through `Entry.move`."""
@@ -61,6 +53,16 @@ class Table:
         self._departed: OrderedDict[str, Entry] = OrderedDict()
         self._num_ready = 0
         self._num_grants = 0
+        self.kept_idle_ticks: Counter[str] = Counter()
+
+    def count_idle(self, group: Group, now: int) -> None:
+        """Time the group stood idle although functions queued counts as being overtaken."""
+        if group.idle_since is None:
+            return
+        for entry in group.queue.values():
+            entry.overtaken_ticks += max(now - max(group.idle_since, entry.ready_at), 0)
+        self.kept_idle_ticks[group.name] += now - group.idle_since
+        group.idle_since = None
 
     def group(self, name: str) -> Group:
         """The group, made on first mention (absent until it is added)."""

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 
+from solver.dispatch.events import DispatchPlan, Slot
 from solver.dispatch.rules import FirstReady, LargestLagFirst, PlanOrderWithBackfill
 from solver.dispatch.yielding import YieldRule
 from solver.errors import ProblemError
@@ -239,3 +240,19 @@ def test_what_yields_loses_nothing_and_others_wait_less():
     assert shared.slowdowns["long"] < 1.4
     done = [record.id for record in shared.records if record.outcome is Outcome.DONE]
     assert len(done) == len(set(done)) == 2 * (10 + 25)
+
+
+def test_a_later_plan_is_in_force_from_its_moment():
+    jobs = [job(name, ("roll", 1.0, 1.0), iterations=12) for name in ("a", "b", "c")]
+    orders = {
+        names: DispatchPlan({"group-0": tuple(Slot(n, "roll", 1000, 1000) for n in names)})
+        for names in ("abc", "cba")
+    }
+    changed = simulate(jobs, orders["abc"], handoff=INSTANT, later_plans=[(9.0, orders["cba"])])
+    before = simulate(jobs, orders["abc"], handoff=INSTANT)
+
+    def order(result, first_s, until_s):
+        return [r.job for r in result.records if first_s <= r.started_s < until_s]
+
+    assert order(changed, 0.0, 9.0) == order(before, 0.0, 9.0)
+    assert order(changed, 9.0, 30.0) != order(before, 9.0, 30.0)

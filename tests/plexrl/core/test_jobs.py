@@ -98,8 +98,24 @@ def test_seconds_of_iterations_follow_commits_and_rollbacks():
     table = table_in(JobState.RUNNING)
     for index in range(3):
         table.commit(IterationRecord("a", index, float(index), index + 0.5))
-    assert table["a"].iterations_s == 1.5
+    assert table["a"].iterations.total_s == 1.5
     table.resume_at("a", 1)
-    assert table["a"].iterations_s == 0.5
+    assert table["a"].iterations.total_s == 0.5
     table.commit(IterationRecord("a", 1, 5.0, 7.0))
-    assert table["a"].iterations_s == 2.5
+    assert table["a"].iterations.total_s == 2.5
+
+
+def test_active_jobs_are_found_by_the_worker_of_their_driver():
+    table = JobTable()
+    for name in "ab":
+        table.add(facts(name=name), "g", 0.0)
+    table.set_driver("a", "tcp://w")
+    table.check()
+    assert (table.driven_by(""), table.driven_by("tcp://w")) == (("b",), ("a",))
+    assert table.num_driven_by("tcp://w") == 1
+    table.move("a", JobState.FAILED, 1.0)
+    table.set_driver("a", "")
+    table.check()
+    assert (table.driven_by(""), table.driven_by("tcp://w")) == (("b",), ())
+    table.add(facts(name="a"), "g", 2.0)
+    assert table.driven_by("") == ("b", "a")

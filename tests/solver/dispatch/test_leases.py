@@ -188,6 +188,7 @@ def test_the_group_waits_for_a_job_that_bears_no_delay():
     assert wakes(out) == [820]
     assert desk.reasons(670) == {"b.roll.2": "planned after a:roll, expected in 0.0 s"}
     assert admitted(desk.ready("a", "roll", 705, iteration=2))[0] == "a.roll.2"
+    assert desk.arbiter.kept_idle_ticks["group-0"] == 705 - 670
 
 
 def test_backfill_runs_if_it_ends_before_the_planned_op_arrives():
