@@ -105,7 +105,7 @@ def _iterate(job: JobSpec, settings: GrpoSettings, engine: Engine, index: int) -
     samples = _roll_out(job, settings, engine, index, prompts, watch)
     scored = watch.run("score", scoring.score, settings.reward, settings.advantage, samples, index)
     batch = TrainBatch(samples, scored.advantages)  # type: ignore[attr-defined]
-    metrics = watch.run("train", engine.train, batch, _train_options(job, settings, index))
+    metrics = watch.run("train", engine.train, batch, train_options(job, settings, index))
     rewards = scored.rewards.values  # type: ignore[attr-defined]
     return PlainIteration(
         watch.seconds["rollout"],
@@ -137,7 +137,7 @@ def _roll_out(
     return samples  # type: ignore[return-value]
 
 
-def _train_options(job: JobSpec, settings: GrpoSettings, index: int) -> TrainOptions:
+def train_options(job: JobSpec, settings: GrpoSettings, index: int) -> TrainOptions:
     lr = learning_rate(
         settings.lr, settings.lr_schedule, index, job.iterations, settings.warmup_iterations
     )

@@ -11,12 +11,7 @@ absent.
 
 from __future__ import annotations
 
-import importlib.util
-import json
-import os
 import statistics
-import subprocess
-import sys
 import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -26,6 +21,7 @@ from typing import Any
 import plexrl
 from benchmarks.contract import BenchmarkResult, Progress
 from benchmarks.matmul_limit import matmul_limit_samples_per_s
+from benchmarks.peers.interpreter import interpreter_with, run_peer
 from benchmarks.scenarios.overhead import Case, _plain_iterations_s
 from dataflow.calls import GenerateOptions
 from dataflow.datasets import LetterPrompts
@@ -51,7 +47,6 @@ CURVE_STEP = 10
 """Iterations a point of a reward curve is the mean of."""
 TIMEOUT_S = 1800.0
 HELD_OUT_SEED = 10_007
-ROOT = Path(__file__).resolve().parents[2]
 
 
 @dataclass(slots=True)
@@ -193,18 +188,8 @@ def _accuracy(one: Run, folder: Path) -> float:
 
 def _trl(base: str, iterations: int, seed: int) -> dict[str, Any] | None:
     """TRL's rate and rewards; None where no interpreter has TRL."""
-    python = os.environ.get("PLEXRL_PEERS_PYTHON")
-    if python is None and importlib.util.find_spec("trl") is not None:
-        python = sys.executable
+    python = interpreter_with("trl")
     if python is None:
         return None
     settings = {"folder": base, "iterations": iterations, "seed": seed}
-    done = subprocess.run(
-        [python, "-m", "benchmarks.peers.trl_grpo", json.dumps(settings)],
-        check=True,
-        capture_output=True,
-        text=True,
-        env={**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"},
-    )
-    found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
-    return found
+    return run_peer(python, "benchmarks.peers.trl_grpo", settings)

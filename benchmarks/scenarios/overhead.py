@@ -2,7 +2,7 @@
 
 The peer is the same job as a plain loop: one engine in one process, no Dask, no commits
 (`benchmarks.plain_loop`). Plain and PlexRL runs take turns, so that a machine that gets slower
-does so for both.
+does so for both. A second peer is the same iteration graph on Ray (`benchmarks.peers`).
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from dataclasses import dataclass
 
 import plexrl
 from benchmarks.contract import BenchmarkResult, Progress
+from benchmarks.peers.interpreter import VARIABLE, interpreter_with, run_peer
 from dataflow.jobs import JobSpec
 from plexrl.engines.child_environment import child_environment
 from solver.trace import LeaseRecord
@@ -56,7 +57,7 @@ def run(quick: bool, progress: Progress) -> BenchmarkResult:
                 progress(f"{case.name}: round {index + 1} of {case.rounds}, plain loop")
                 plain += _plain_iterations_s(base, case)
                 progress(f"{case.name}: round {index + 1} of {case.rounds}, PlexRL")
-                job = _job(base, f"{case.name}-{index}", case)
+                job = overhead_job(base, f"{case.name}-{index}", case)
                 run = cluster.submit(job)
                 run.result(TIMEOUT_S)
                 ours += [row["duration_s"] for row in run.metrics()[WARM_ITERATIONS:]]
@@ -65,15 +66,18 @@ def run(quick: bool, progress: Progress) -> BenchmarkResult:
             figures[f"iteration_s_{case.name}"] = ours_s
             if case is tiny:
                 figures["alone_overhead_ms"] = 1000 * (ours_s - plain_s)
+                figures["iteration_ms"] = 1000 * ours_s
                 figures |= _starts(cluster.trace().leases)
                 progress("handoffs between two jobs")
                 figures |= _handoffs(cluster, base, case)
             else:
                 figures["alone_overhead_fraction"] = ours_s / plain_s - 1
+    figures |= _ray(base, tiny, progress)
     return BenchmarkResult("overhead", figures, peers, SEED)
 
 
-def _job(base: str, name: str, case: Case) -> JobSpec:
+def overhead_job(base: str, name: str, case: Case) -> JobSpec:
+    """The job that is measured."""
     return plexrl.grpo(
         model=base,
         task="ascending",
@@ -84,6 +88,20 @@ def _job(base: str, name: str, case: Case) -> JobSpec:
         num_samples=case.num_samples,
         commit_every=case.iterations,
     )
+
+
+def _ray(base: str, case: Case, progress: Progress) -> dict[str, float]:
+    """The same iteration graph on Ray; nothing where no interpreter has Ray."""
+    python = interpreter_with("ray")
+    if python is None:
+        progress(f"no Ray here: ray_iteration_ms is left out (name a Python with it in {VARIABLE})")
+        return {}
+    progress(f"{case.name}: the same graph on Ray")
+    settings = {
+        "folder": base,
+        "case": {name: getattr(case, name) for name in Case.__slots__},
+    }
+    return run_peer(python, "benchmarks.peers.ray_iteration", settings)
 
 
 def _starts(leases: tuple[LeaseRecord, ...]) -> dict[str, float]:
@@ -101,7 +119,7 @@ def _starts(leases: tuple[LeaseRecord, ...]) -> dict[str, float]:
 
 def _handoffs(cluster: plexrl.LocalCluster, base: str, case: Case) -> dict[str, float]:
     """Milliseconds between leases of two jobs, where the later function was ready in time."""
-    runs = [cluster.submit(_job(base, f"handoff-{index}", case)) for index in range(2)]
+    runs = [cluster.submit(overhead_job(base, f"handoff-{index}", case)) for index in range(2)]
     for run in runs:
         run.result(TIMEOUT_S)
     names = {run.name for run in runs}
@@ -123,9 +141,9 @@ def _plain_iterations_s(base: str, case: Case) -> list[float]:
         "import json, sys, torch\n"
         "torch.set_num_threads(1)\n"
         "from benchmarks.plain_loop import run_plain\n"
-        "from benchmarks.scenarios.overhead import Case, _job\n"
+        "from benchmarks.scenarios.overhead import Case, overhead_job\n"
         "base, case = json.loads(sys.argv[1])\n"
-        "run = run_plain(_job(base, 'plain', Case(**case)))\n"
+        "run = run_plain(overhead_job(base, 'plain', Case(**case)))\n"
         "print(json.dumps([i.total_s for i in run.iterations]))\n"
     )
     fields = {name: getattr(case, name) for name in Case.__slots__}
