@@ -21,8 +21,10 @@ from solver.scoring import Dispatch, FleetScore, period_alone_s, score_fleet
 from solver.workloads import (
     GB,
     Role,
+    Tail,
     Workload,
     agentic_suite,
+    memory_suite,
     mixed_suite,
     pool_suite,
     rollmux_suite,
@@ -59,6 +61,16 @@ class Case:
     """Dispatches of ours; the better one on planning seeds is used."""
 
     @property
+    def key(self) -> str:
+        """What tells it from all other cases."""
+        return f"{self.name}, {self.market.max_jobs} a group"
+
+    @property
+    def is_colocated(self) -> bool:
+        """Whether its jobs do everything on one group."""
+        return self.market.arrangement is Arrangement.COLOCATED
+
+    @property
     def own_price(self) -> float:
         """Price of one job's own groups in the arrangement of the case."""
         return self.market.dedicated_price
@@ -88,11 +100,20 @@ class Size:
         return case.draw(seed, max(round(case.num_jobs * self.share_of_jobs), 8))
 
 
-QUICK = Size(seeds=(0,), cycles=30, peer_cycles=8, steps=10, share_of_jobs=0.25)
+QUICK = Size(seeds=(0,), cycles=30, peer_cycles=8, steps=2, share_of_jobs=0.25)
+STEPS = 12
+"""Rounds of the search for cells in a full run: all suites end within ten minutes."""
 FULL = Size(
-    seeds=(0, 1, 2, 3, 4), cycles=100, peer_cycles=30, steps=80, share_of_jobs=1.0, num_peer_seeds=2
+    seeds=(0, 1, 2, 3, 4),
+    cycles=100,
+    peer_cycles=30,
+    steps=STEPS,
+    share_of_jobs=1.0,
+    num_peer_seeds=2,
 )
 
+POOL_NUM_JOBS = 32
+"""Jobs of a draw that share training pools of one size."""
 # Agents wait for tools, whose lengths vary most: their means settle late.
 AGENTS_MARGIN = 0.04
 MAX_SEATS = 4
@@ -111,10 +132,10 @@ def pool_case(shapes: Shapes, size: str, most: int) -> Case:
         name=f"plexrl_{size}",
         market=Market(Arrangement.PRIVATE_ROLLOUT, train, rollout, max_jobs=most),
         draw=lambda seed, count: pool_suite(shapes, size, seed, num_jobs=count),
-        num_jobs=64,
+        num_jobs=POOL_NUM_JOBS,
         # Colocated, the job does its rollouts on the larger of its two sets of accelerators.
         prices={"split": train + rollout, "colocated": max(train, rollout)},
-        ways=(KEEP_GROUP, KEEP_GROUP_LAG_FIRST),
+        ways=(KEEP_GROUP,),
     )
 
 
@@ -163,6 +184,24 @@ def colocated_case(shapes: Shapes, name: str) -> Case:
     )
 
 
+def memory_case(shapes: Shapes) -> Case:
+    """Jobs with private rollouts whose states compete for the memory of one training group."""
+    return Case(
+        name="memory",
+        market=Market(
+            Arrangement.PRIVATE_ROLLOUT,
+            1.0,
+            1.0,
+            memory_bytes=_memory(shapes),
+            max_jobs=shapes["suites"]["groups"]["max_jobs"],
+        ),
+        draw=lambda seed, count: memory_suite(shapes, seed, num_jobs=count),
+        num_jobs=64,
+        prices={"split": 2.0, "colocated": 1.0},
+        ways=(KEEP_GROUP,),
+    )
+
+
 def _memory(shapes: Shapes) -> int:
     return int(shapes["suites"]["groups"]["host_memory_gb"] * GB)
 
@@ -194,8 +233,12 @@ def plan_ours(case: Case, size: Size, seed: int, *, is_by_price: bool = False) -
             margin=way.margin,
         )
         cells = right_size(case.market, jobs, dispatch=way.dispatch, effort=effort, seed=seed)
-        seen = score_fleet(cells, way.dispatch, effort.confirm_seeds[:1], cycles=size.peer_cycles)
-        merit = seen.price if is_by_price else seen.price / seen.work
+        merit = 0.0
+        if len(case.ways) > 1:
+            seen = score_fleet(
+                cells, way.dispatch, effort.confirm_seeds[:1], cycles=size.peer_cycles
+            )
+            merit = seen.price if is_by_price else seen.price / seen.work
         found.append((merit, cells, way.dispatch))
     _, cells, dispatch = min(found, key=lambda entry: entry[0])
     score = score_fleet(cells, dispatch, [SCORING_SEED + seed], cycles=size.cycles)
@@ -205,7 +248,18 @@ def plan_ours(case: Case, size: Size, seed: int, *, is_by_price: bool = False) -
 def score_policy(case: Case, size: Size, seed: int, policy: Policy) -> FleetScore:
     """A policy on the same jobs and draws."""
     cells = policy.place(case.market, size.jobs(case, seed), seed)
-    return score_fleet(cells, policy.dispatch, [SCORING_SEED + seed], cycles=size.peer_cycles)
+    return score_dispatch(cells, policy.dispatch, size, seed)
+
+
+def score_dispatch(
+    cells: Sequence[Cell],
+    dispatch: Dispatch,
+    size: Size,
+    seed: int,
+    tail: Tail = Tail.LOGNORMAL,
+) -> FleetScore:
+    """Cells on the draws of scoring, as far as peers are scored."""
+    return score_fleet(cells, dispatch, [SCORING_SEED + seed], cycles=size.peer_cycles, tail=tail)
 
 
 def saving_vs_async(case: Case, size: Size, seed: int) -> float:
@@ -222,8 +276,11 @@ def saving_vs_async(case: Case, size: Size, seed: int) -> float:
     return 1 - score.price / (split.dedicated_price * work)
 
 
-def limit(case: Case, jobs: Sequence[Workload]) -> float:
-    """Saving that no synchronous schedule exceeds: shared groups busy without a pause."""
+def limit(case: Case, jobs: Sequence[Workload], price: float) -> float:
+    """Saving that no synchronous schedule exceeds: shared groups busy without a pause.
+
+    `price` is that of the groups a job would have of its own.
+    """
     market = case.market
     costs = []
     for job in jobs:
@@ -235,4 +292,4 @@ def limit(case: Case, jobs: Sequence[Workload]) -> float:
                 costs.append(market.rollout_price * rollout + market.train_price * train)
             case Arrangement.PRIVATE_ROLLOUT:
                 costs.append(market.rollout_price + market.train_price * train)
-    return 1 - fmean(costs) / case.own_price
+    return 1 - fmean(costs) / price

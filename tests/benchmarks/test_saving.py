@@ -31,7 +31,7 @@ CASES = [
 def test_ours_saves_more_than_dedicated_groups_and_less_than_the_limit(case):
     planned = plan_ours(case, TINY, 0)
     saved = planned.score.saving(case.own_price)
-    assert 0 < saved < limit(case, TINY.jobs(case, 0))
+    assert 0 < saved < limit(case, TINY.jobs(case, 0), case.own_price)
     assert planned.score.num_jobs == len(TINY.jobs(case, 0))
     assert saving_vs_async(case, TINY, 0) < 1
 
