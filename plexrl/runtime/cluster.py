@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+import time
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
+from itertools import count
 from pathlib import Path
 from typing import Any
 
 import dask.config
 from distributed import Client, Nanny, Scheduler, SpecCluster
+from distributed.security import Security
 
+from plexrl.errors import InputError, ServiceError
 from plexrl.planning.config import PlanningConfig
 from plexrl.runtime import undisturbed
+from plexrl.runtime.accelerators import VISIBLE, share_out, visible_devices
 from plexrl.runtime.client import Cluster
 from plexrl.runtime.configuration import Settings, read
 from plexrl.runtime.gate import RESOURCE_PREFIX
@@ -22,6 +27,11 @@ from plexrl.state.opening import check_usable
 
 CLOSE_TIMEOUT_S = 30.0
 """Seconds the workers may take to write what is committed and to end their engines."""
+
+START_TIMEOUT_S = 120.0
+"""Seconds a worker may take to come up: importing torch takes long on a machine that is full."""
+LOOK_S = 0.05
+"""Seconds between looks whether it has."""
 
 DASK_SETTINGS: Mapping[str, Any] = {
     # The default of 64 KiB makes every large read give its memory back and fault it in again.
@@ -60,6 +70,9 @@ class LocalCluster(Cluster):
         Settings of the planning loop.
     dashboard_address
         Where Dask's dashboard listens; None starts none.
+    security
+        Keys and certificates of all connections, for example ``Security.temporary()``; by default
+        what Dask's configuration says under ``distributed.comm.tls``.
 
     What is None is taken from Dask's configuration (`plexrl.yaml`).
 
@@ -79,12 +92,14 @@ class LocalCluster(Cluster):
         host_budget_bytes: int | None = None,
         planning: PlanningConfig | None = None,
         dashboard_address: str | None = "127.0.0.1:0",
+        security: Security | None = None,
     ) -> None:
         settings = _settings(groups, cpu_workers, store, host_budget_bytes, planning)
         check_usable(states_of(settings.state.store))
+        self._common = _worker_options(security or Security())
         with dask.config.set(DASK_SETTINGS):
             self._dask = _Workers(
-                workers=_worker_specs(settings),
+                workers=_worker_specs(settings, self._common),
                 scheduler={
                     "cls": Scheduler,
                     "options": {
@@ -92,8 +107,10 @@ class LocalCluster(Cluster):
                         "dashboard": dashboard_address is not None,
                         "dashboard_address": dashboard_address or ":0",
                         "worker_ttl": settings.cluster.worker_ttl_s,
+                        **_encryption(self._common["security"]),
                     },
                 },
+                security=self._common["security"],
                 silence_logs=logging.CRITICAL,
                 name="plexrl",
             )
@@ -115,9 +132,54 @@ class LocalCluster(Cluster):
             super().close()
         self._dask.close(timeout=CLOSE_TIMEOUT_S)
 
+    def add_group(self, name: str | None = None) -> str:
+        """Add a group while jobs run: it is planned for, and jobs that wait for room go there.
 
-def _worker_specs(settings: Settings) -> dict[str, dict[str, Any]]:
-    common = {
+        Parameters
+        ----------
+        name
+            Its name; by default ``group-<number>``.
+
+        Returns
+        -------
+        str
+            Its name, once it can serve.
+
+        Raises
+        ------
+        InputError
+            There is one of this name.
+        ServiceError
+            Its worker did not come up in time.
+        """
+        taken = set(self._dask.worker_spec)
+        group = name or next(g for n in count() if (g := f"group-{n}") not in taken)
+        if group in taken:
+            raise InputError(f"a group or worker is called {group!r} already; choose another name")
+        spec = _group_spec(group, self._common, ())
+        with dask.config.set(DASK_SETTINGS):
+            self._dask.worker_spec[group] = spec
+            self._dask.sync(self._dask._correct_state)  # noqa: SLF001 (as Dask's own scale does)
+        deadline_s = time.monotonic() + START_TIMEOUT_S
+        while all(row.name != group for row in self.status().groups):
+            if time.monotonic() > deadline_s:
+                raise ServiceError(
+                    f"group {group!r} did not come up within {START_TIMEOUT_S:g} s; look at the "
+                    "scheduler's log"
+                )
+            time.sleep(LOOK_S)
+        return group
+
+
+def _encryption(security: Security) -> dict[str, Any]:
+    """Options of a scheduler or worker that speaks as this security wants."""
+    return {"security": security, **({"protocol": "tls"} if security.require_encryption else {})}
+
+
+def _worker_options(security: Security) -> dict[str, Any]:
+    """Options that all workers have."""
+    return {
+        **_encryption(security),
         # Our own budget rules: Dask counts unmanaged memory and would pause or kill the worker.
         "memory_limit": 0,
         # What fails is told by the job that failed; Dask's tracebacks would drown it.
@@ -126,13 +188,21 @@ def _worker_specs(settings: Settings) -> dict[str, dict[str, Any]]:
         "host": "127.0.0.1",
         "preload": [*dask.config.get("distributed.worker.preload"), undisturbed.__name__],
     }
-    specs: dict[str, dict[str, Any]] = {}
-    for index in range(settings.cluster.groups):
-        group = f"group-{index}"
-        specs[group] = {
-            "cls": Nanny,
-            "options": {**common, "nthreads": 1, "resources": {RESOURCE_PREFIX + group: 1}},
-        }
+
+
+def _group_spec(group: str, common: Mapping[str, Any], devices: Sequence[str]) -> dict[str, Any]:
+    options = {**common, "nthreads": 1, "resources": {RESOURCE_PREFIX + group: 1}}
+    if devices:
+        options["env"] = {VISIBLE: ",".join(devices)}
+    return {"cls": Nanny, "options": options}
+
+
+def _worker_specs(settings: Settings, common: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
+    shares = share_out(visible_devices(), settings.cluster.groups)
+    specs = {
+        f"group-{index}": _group_spec(f"group-{index}", common, devices)
+        for index, devices in enumerate(shares)
+    }
     for index in range(settings.cluster.cpu_workers):
         specs[f"cpu-{index}"] = {
             "cls": Nanny,

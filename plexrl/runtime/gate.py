@@ -38,6 +38,9 @@ class Gate:
         # One set shared by all ordinary tasks: a worker that comes or goes changes it for all
         # of them at once, whatever their number.
         self._ordinary_workers: set[str] = set()
+        # Dask's HTTP routes and metrics ask the method, clusters ask the handler.
+        scheduler.adaptive_target = self.adaptive_target
+        scheduler.handlers["adaptive_target"] = self.adaptive_target
 
     def add_ordinary_worker(self, address: str) -> None:
         """Let ordinary tasks run on this worker."""
@@ -112,6 +115,28 @@ class Gate:
             # Dask relies on insertion order being the order of these times.
             del unrunnable[task]
             unrunnable[task] = now
+
+    def adaptive_target(self, target_duration: str | float | None = None) -> int:
+        """Workers an adaptive cluster should have: `Scheduler.adaptive_target` without LLM tasks.
+
+        What waits for a lease, or runs under one, is no work that another worker could take on;
+        groups count as the workers they are. One ordinary worker is always wanted, for drivers.
+        """
+        scheduler = self._scheduler
+        workers, unrunnable = scheduler.workers, scheduler.unrunnable
+        ordinary = {a: ws for a, ws in workers.items() if a in self._ordinary_workers}
+        # Dask reads both in one call that awaits nothing.
+        scheduler.workers = ordinary
+        scheduler.unrunnable = {
+            task: since
+            for task, since in unrunnable.items()
+            if task.worker_restrictions != {NOWHERE}
+        }
+        try:
+            target = type(scheduler).adaptive_target(scheduler, target_duration)
+        finally:
+            scheduler.workers, scheduler.unrunnable = workers, unrunnable
+        return max(1, int(target)) + len(workers) - len(ordinary)
 
     def fail(self, key: Any, error: Exception) -> None:
         """End a held task with an error, and with it what depends on it."""

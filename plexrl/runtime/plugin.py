@@ -226,9 +226,11 @@ class PlexRLScheduler(SchedulerPlugin):
             self._drain_soon()
 
     def valid_workers_downscaling(self, scheduler: Scheduler, workers: list[Any]) -> list[Any]:
-        """Keep workers of groups when a cluster scales down: the oven stays."""
+        """Keep workers of groups and of drivers when a cluster scales down: the oven stays."""
         del scheduler
-        return [worker for worker in workers if group_of(worker.resources) is None]
+        drivers = {entry.driver for entry in self._coordinator.jobs.active()}
+        ordinary = [worker for worker in workers if group_of(worker.resources) is None]
+        return [worker for worker in ordinary if worker.address not in drivers]
 
     async def handle_report(self, worker: str, payload: bytes) -> None:
         """Take a service's report."""

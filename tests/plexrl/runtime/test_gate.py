@@ -50,6 +50,9 @@ class Holder(SchedulerPlugin):
             self.scheduler.unrunnable[self.scheduler.tasks[key]] -= 2 * TIMEOUT_S
             self.gate.keep_waiting([key])
             self.scheduler._check_no_workers()
+        if name == "adaptive":
+            asked = self.scheduler.handlers["adaptive_target"](target_duration="1s")
+            return asked, type(self.scheduler).adaptive_target(self.scheduler, "1s")
         if name == "fail":
             self.gate.fail(key, JobError("no such job"))
         return self.gate.state(key)
@@ -129,3 +132,15 @@ def test_a_held_task_can_be_cancelled(client):
 )
 def test_resources_say_which_group_a_worker_owns(resources, group):
     assert group_of(resources) == group
+
+
+def test_held_tasks_ask_for_no_more_workers(client):
+    with dask.annotate(held=True):
+        held = [delayed(int)(number, dask_key_name=f"held-{number}") for number in range(40)]
+    futures = client.compute(held, optimize_graph=False)
+    for future in futures:
+        assert command(client, "state", future.key) == "no-worker"
+    asked, dask_would = command(client, "adaptive", futures[0].key)
+    assert asked <= 2
+    assert dask_would > 2
+    assert command(client, "state", futures[0].key) == "no-worker"

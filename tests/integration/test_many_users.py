@@ -1,0 +1,79 @@
+"""Encrypted connections, users in other processes, and a group that joins while jobs run."""
+
+import json
+import os
+import subprocess
+import sys
+
+import pytest
+from distributed import Client
+from distributed.security import Security
+
+import plexrl
+from tests.integration.test_deaths import TIMEOUT_S, wait_for_iteration
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture(scope="module")
+def security():
+    pytest.importorskip("cryptography")
+    return Security.temporary()
+
+
+@pytest.fixture(scope="module")
+def secure(tmp_path_factory, host_budget_bytes, security):
+    store = tmp_path_factory.mktemp("secure")
+    with plexrl.LocalCluster(
+        groups=1, store=store, host_budget_bytes=host_budget_bytes, security=security
+    ) as cluster:
+        yield cluster
+        assert cluster.status().num_errors == 0
+
+
+def plexrl_elsewhere(security, folder, *words):
+    """Run the command in a process of its own, which knows the keys by Dask's configuration."""
+    found = {"DASK_DISTRIBUTED__COMM__REQUIRE_ENCRYPTION": "True"}
+    for part, name in (("ca_file", "CA_FILE"), ("client_cert", "CERT"), ("client_key", "KEY")):
+        path = folder / part
+        path.write_text(getattr(security, f"tls_{part}"))
+        variable = name if part == "ca_file" else f"CLIENT__{name}"
+        found[f"DASK_DISTRIBUTED__COMM__TLS__{variable}"] = str(path)
+    return subprocess.run(
+        [sys.executable, "-c", "from plexrl.cli.main import main; main()", *words],
+        capture_output=True,
+        text=True,
+        env={**os.environ, **found},
+        timeout=TIMEOUT_S,
+        check=False,
+    )
+
+
+def test_users_of_one_encrypted_cluster_see_and_steer_each_others_jobs(
+    secure, security, small_job, tmp_path
+):
+    address = secure.client.scheduler.address
+    assert address.startswith("tls://")
+    mine = secure.submit(small_job("mine", iterations=12))
+    wait_for_iteration(mine, 1)
+    done = plexrl_elsewhere(security, tmp_path, "status", "--json", address)
+    assert done.returncode == 0, done.stderr
+    assert [job["name"] for job in json.loads(done.stdout)["jobs"]] == ["mine"]
+    words = ["pause", "mine", "--wait", "--json", "--address", address]
+    done = plexrl_elsewhere(security, tmp_path, *words)
+    assert done.returncode == 0, done.stderr
+    assert mine.status().state == "paused"
+
+    with Client(address, security=security, set_as_default=False) as client:
+        other = plexrl.attach(client)
+        theirs = other.submit(small_job("theirs", iterations=2))
+        assert secure.run("theirs").result(TIMEOUT_S).iteration == 2
+        assert theirs.status() == secure.run("theirs").status()
+        other.run("mine").unpause()
+
+    # A group that joins takes the jobs that another, which is drained, has to give up.
+    secure.drain("group-0", "to be replaced")
+    assert secure.add_group() == "group-1"
+    assert mine.result(TIMEOUT_S).group == "group-1"
+    with pytest.raises(plexrl.InputError, match="choose another name"):
+        secure.add_group("group-1")
