@@ -194,9 +194,10 @@ class Coordinator:
         """Take what a driver says; returns the job it is about."""
         match event:
             case DriverStarted(job=job, at_s=at_s, index=index):
+                has_run = self.jobs[job].started_s is not None
                 if self.jobs[job].state is JobState.STARTING:
                     self.jobs.move(job, JobState.RUNNING, at_s - self.epoch_s)
-                self._catch_up(job, index)
+                self._catch_up(event, has_run=has_run)
                 self.jobs.resume_at(job, index)
             case IterationCommitted(record=record, tokens=tokens):
                 job = record.job
@@ -214,10 +215,17 @@ class Coordinator:
                 self.jobs.set_driver(job, "")
         return job
 
-    def _catch_up(self, job: str, index: int) -> None:
-        """Note iterations that were committed while the driver that ran them died."""
-        entry = self.jobs[job]
-        for record in self._commits.catch_up(job, entry.num_committed, index):
+    def _catch_up(self, event: DriverStarted, *, has_run: bool) -> None:
+        """Note iterations that were committed while the driver that ran them died or left."""
+        job, index, at_s = event.job, event.index, event.at_s - self.epoch_s
+        found = list(self._commits.catch_up(job, self.jobs[job].num_committed, index))
+        known = found[-1].iteration + 1 if found else self.jobs[job].num_committed
+        if has_run and known == index - 1:
+            # Of the newest one neither driver nor service could tell in time.
+            found.append(IterationRecord(job, index - 1, at_s, at_s, event.metrics))
+            self._commits.confirm(job, index - 1, event.tokens)
+        for record in found:
+            entry = self.jobs[job]
             before = entry.iterations.last
             started_s = entry.arrived_s if before is None else before.ended_s
             self.jobs.commit(replace(record, started_s=started_s))

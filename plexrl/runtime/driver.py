@@ -79,6 +79,8 @@ class Position:
     tokens: dict[str, Any]
     """Model → newest version token, or the future of the train function that makes it."""
     versions: dict[str, int]
+    metrics: tuple[tuple[str, float], ...] = ()
+    """Metrics of the iteration before it."""
 
 
 @dataclass(slots=True, eq=False)
@@ -180,7 +182,10 @@ class JobDriver:
             committed_before = self._num_committed
             try:
                 position = await self._attach(spec)
-                self._send(DriverStarted(self.job, self._clock(), position.index))
+                tokens = tuple(position.tokens.values())
+                self._send(
+                    DriverStarted(self.job, self._clock(), position.index, position.metrics, tokens)
+                )
                 await self._iterate(spec, position)
             except asyncio.CancelledError:
                 if not self._is_interrupted():
@@ -215,7 +220,8 @@ class JobDriver:
         futures = self._client.compute(list(nodes.values()), optimize_graph=False)
         results: list[Attached] = [await future for future in futures]
         attached = dict(zip(nodes, results, strict=True))
-        trainable = [attached[n] for n, model in spec.models.items() if model.is_trainable]
+        changing = {n: attached[n] for n, model in spec.models.items() if model.is_trainable}
+        trainable = list(changing.values())
         first = min(trainable, key=lambda a: a.iteration)
         if spec.start is not None and len({a.iteration for a in trainable}) > 1:
             raise JobError(
@@ -242,6 +248,7 @@ class JobDriver:
             cursor=first.data_cursor,
             tokens={name: a.token for name, a in attached.items()},
             versions={name: a.token.version for name, a in attached.items()},
+            metrics=_metrics(changing),
         )
 
     def _attach_node(self, spec: JobSpec, name: str) -> Delayed:
@@ -447,7 +454,7 @@ def _root(error: BaseException) -> BaseException:
     return error
 
 
-def _metrics(results: Mapping[str, Trained]) -> tuple[tuple[str, float], ...]:
+def _metrics(results: Mapping[str, Trained | Attached]) -> tuple[tuple[str, float], ...]:
     """Metrics of all train functions; of more than one model they carry the model's name."""
     if len(results) == 1:
         return next(iter(results.values())).metrics
