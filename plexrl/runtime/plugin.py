@@ -228,9 +228,9 @@ class PlexRLScheduler(SchedulerPlugin):
     def valid_workers_downscaling(self, scheduler: Scheduler, workers: list[Any]) -> list[Any]:
         """Keep workers of groups and of drivers when a cluster scales down: the oven stays."""
         del scheduler
-        drivers = {entry.driver for entry in self._coordinator.jobs.active()}
+        num_driven = self._coordinator.jobs.num_driven_by
         ordinary = [worker for worker in workers if group_of(worker.resources) is None]
-        return [worker for worker in ordinary if worker.address not in drivers]
+        return [worker for worker in ordinary if not num_driven(worker.address)]
 
     async def handle_report(self, worker: str, payload: bytes) -> None:
         """Take a service's report."""

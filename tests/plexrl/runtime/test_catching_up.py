@@ -31,7 +31,7 @@ def test_the_iteration_an_interrupted_driver_did_not_see_is_there(coordinator):
     record = IterationRecord("a", 0, 102.0, 103.0, (("reward_mean", 0.1),))
     coordinator.driver_event(IterationCommitted(record, ()))
     coordinator.driver_event(started(2, 106.0, reward=0.7))
-    rows = coordinator.jobs["a"].iterations
+    rows = list(coordinator.jobs["a"].iterations)
     assert [(row.iteration, row.started_s, row.ended_s) for row in rows] == [(0, 2, 3), (1, 3, 6)]
     assert dict(rows[1].metrics) == {"reward_mean": 0.7}
     assert coordinator.models("a")["actor"].token.version == 2
@@ -40,5 +40,5 @@ def test_the_iteration_an_interrupted_driver_did_not_see_is_there(coordinator):
 
 def test_a_job_that_is_resumed_from_the_store_shows_this_life_only(coordinator):
     coordinator.driver_event(started(1, 102.0))
-    assert coordinator.jobs["a"].iterations == ()
+    assert not list(coordinator.jobs["a"].iterations)
     assert coordinator.jobs["a"].num_committed == 1
