@@ -25,6 +25,7 @@ from plexrl.engines.frames import (
     receive_fd,
     send,
 )
+from plexrl.engines.pinning import pinning_of_process
 from plexrl.engines.protocol import Break, Engine, EngineKind, ModelSource, RolloutEngine
 from plexrl.engines.torch_engine import TorchEngine
 from plexrl.engines.vllm_engine import VLLMEngine
@@ -38,6 +39,7 @@ class Host:
         self.sock = sock
         self.engine = engine
         self.arenas: dict[str, memoryview] = {}
+        self._pinning = pinning_of_process()
         self._stopped = ""
 
     def run(self, request: Request) -> object:
@@ -82,12 +84,14 @@ class Host:
             assert isinstance(name, str)
             assert isinstance(nbytes, int)
             self.arenas[name] = memoryview(mmap.mmap(fd, nbytes))
+            self._pinning.pin(name, self.arenas[name])
         finally:
             os.close(fd)
 
     def _detach(self, *args: object) -> None:
         (name,) = args
         assert isinstance(name, str)
+        self._pinning.unpin(name)
         view = self.arenas.pop(name)
         mapping = view.obj
         view.release()
