@@ -155,6 +155,17 @@ class AttachOptions:
 
 
 @dataclass(frozen=True, slots=True)
+class Committed:
+    """A train function of the past, as the version it made remembers it."""
+
+    iteration: int
+    """Iteration it belongs to."""
+    at_s: float
+    """When it committed, in seconds of the system clock."""
+    metrics: tuple[tuple[str, float], ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Attached:
     """Result of opening a model: the newest committed version and where it stands."""
 
@@ -163,7 +174,8 @@ class Attached:
     """Iterations whose train function the version includes."""
     data_cursor: int
     """Prompts consumed by the history that led to the version."""
-    metrics: tuple[tuple[str, float], ...] = ()
+    recent: tuple[Committed, ...] = ()
+    """The train functions behind the versions that are still there, oldest first."""
     is_new: bool = False
     """Whether nothing had been committed before."""
 

@@ -147,6 +147,7 @@ def _check_numbers(job: JobSpec) -> None:
         ("staleness", job.staleness, 0),
         ("keep_samples", job.keep_samples, 0),
         ("commit.every_iterations", job.commit.every_iterations, 1),
+        ("max_steps", job.max_steps, 1),
     )
     for name, value, least in whole:
         if not isinstance(value, int) or isinstance(value, bool) or value < least:

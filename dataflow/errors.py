@@ -9,6 +9,7 @@
     ├── DataError            a data set or a value in it is unusable
     ├── RewardError          a reward function raised, or returned the wrong shape or NaN
     ├── ToolError            the process of a tool cannot be started at all
+    ├── NotReadyError        a child process ended before it could take a request
     ├── MissingExtraError    an optional library is not installed
     └── NoServiceError       an LLM node ran where no LLM service is behind it
 """
@@ -50,6 +51,12 @@ class RewardError(DataflowError):
     """A reward function raised, or returned NaN or the wrong number of values."""
 
     kind = "reward"
+
+
+class NotReadyError(DataflowError):
+    """A child process cannot be started, or ended before it said that it is ready."""
+
+    kind = "not_ready"
 
 
 class ToolError(DataflowError):

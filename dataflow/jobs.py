@@ -111,5 +111,8 @@ class JobSpec:
     start: StartVersion | None = None
     """Version of another job it is forked from; None: its models' folders. It counts on from that
     version's iteration, so `iterations` includes those of the job it is forked from."""
+    max_steps: int = 1000
+    """Values a generator pipeline may ask for in one iteration: one that goes on asking and never
+    trains ends with an error."""
     description: str = ""
     """One line for tables: what is verified, and by whom."""

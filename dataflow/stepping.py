@@ -112,6 +112,13 @@ class PipelineRun:
         except (Exception, SystemExit) as error:
             raise self._failure(error) from error
         self._num_steps += 1
+        if self._num_steps > 1 + self._job.max_steps:
+            generator.close()
+            raise PipelineError(
+                f"the pipeline of job {self._job.name!r} asked for {self._job.max_steps} values in "
+                f"iteration {self._iteration.index} and has not trained yet; let it end, or raise "
+                "max_steps of the job"
+            )
         if not isinstance(node, Delayed):
             raise PipelineError(
                 f"the pipeline of job {self._job.name!r} yielded {type(node).__name__}; yield a "

@@ -3,7 +3,7 @@
 from dataflow.environments.late import LateEnvironment
 from dataflow.environments.node import node, step
 from dataflow.environments.protocol import Environment
-from dataflow.environments.python_process import ProcessLimits
 from dataflow.environments.python_tool import PythonTool
+from dataflow.processes import ProcessLimits
 
 __all__ = ["Environment", "LateEnvironment", "ProcessLimits", "PythonTool", "node", "step"]

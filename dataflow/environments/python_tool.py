@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
-from dataflow.environments.python_process import Answer, CallEnd, ProcessLimits, PythonProcess
+from dataflow.environments.python_process import Answer, CallEnd, evaluate
+from dataflow.processes import ProcessLimits
 from dataflow.samples import EndReason, Sample
 
 _NO_CALL = Answer(CallEnd.FAILED, "no call in the turn")
@@ -37,7 +38,7 @@ class PythonTool:
         calls = {row: self._expression(s) for row, s in enumerate(samples) if _has_called(s)}
         # Equal calls have equal answers: samples of one prompt share theirs.
         expressions = list(dict.fromkeys(text for text in calls.values() if text is not None))
-        answers = dict(zip(expressions, self._evaluate(expressions), strict=True))
+        answers = dict(zip(expressions, evaluate(expressions, self.limits), strict=True))
         stepped = list(samples)
         for row, text in calls.items():
             answer = (
@@ -51,15 +52,6 @@ class PythonTool:
         head, found, _ = sample.text.rpartition(self.closing)
         _, opened, expression = head.rpartition(self.opening)
         return expression.strip() or None if found and opened else None
-
-    def _evaluate(self, expressions: Sequence[str]) -> list[Answer]:
-        """Answers in the order of the calls; as many processes as calls kill them, plus one."""
-        answers: list[Answer] = []
-        while len(answers) < len(expressions):
-            with PythonProcess(self.limits) as process:
-                while process.is_alive and len(answers) < len(expressions):
-                    answers.append(process.evaluate(expressions[len(answers)]))
-        return answers
 
     def _answered(self, sample: Sample, answer: Answer) -> Sample:
         """The sample after its call."""

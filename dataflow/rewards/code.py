@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import re
 import subprocess
@@ -9,14 +10,15 @@ import sys
 import tempfile
 from dataclasses import dataclass, field
 
-from dataflow.environments.python_process import ProcessLimits
+from dataflow.processes import ProcessLimits
 from dataflow.rewards.texts import gold_of
 from dataflow.samples import Sample
 
 _FENCED = re.compile(r"```(?:python|py)?\n(.*?)```", re.DOTALL)
 _LIMITED = r"""
-import resource, sys
+import resource, signal, sys
 memory, cpu = int(sys.argv[1]), int(sys.argv[2])
+signal.alarm(int(sys.argv[4]))
 resource.setrlimit(resource.RLIMIT_AS, (memory, memory))
 resource.setrlimit(resource.RLIMIT_CPU, (cpu, cpu))
 resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 20, 1 << 20))
@@ -49,10 +51,12 @@ class CodeTests:
         word = os.urandom(16).hex()
         limits = self.limits
         command = [sys.executable, "-S", "-I", "-c", _LIMITED]
+        # The kernel ends it should this process be gone.
+        left_alone_s = str(math.ceil(limits.wall_s) + 1)
         with tempfile.TemporaryDirectory() as folder:
             try:
                 done = subprocess.run(
-                    [*command, str(limits.memory_bytes), str(limits.cpu_s), word],
+                    [*command, str(limits.memory_bytes), str(limits.cpu_s), word, left_alone_s],
                     input=f"{program}\n{gold_of(sample)}\n".encode(),
                     capture_output=True,
                     cwd=folder,

@@ -1,36 +1,35 @@
-"""Rewards in a process that can be killed: nothing a policy writes may stop a job.
-
-Requests and answers alternate on the pipes of the process, so that it is always known which
-sample hangs. The parent waits with a selector rather than a signal: it works in any thread.
-"""
+"""Rewards in a process that can be killed: nothing a policy writes may stop a job."""
 
 from __future__ import annotations
 
 import json
-import os
-import selectors
 import struct
-import subprocess
 import sys
-import time
 from collections.abc import Sequence
+from contextlib import closing
 from dataclasses import dataclass, field
-from typing import Any
+from functools import partial
 
 import cloudpickle
 
-from dataflow.environments.python_process import ProcessLimits
-from dataflow.errors import RewardError
+from dataflow.errors import NotReadyError, RewardError
+from dataflow.processes import AnsweringProcess, ProcessLimits, Silence, ask_all
 from dataflow.rewards.protocol import Verifier
 from dataflow.samples import Rewards, Sample
 
 _SERVER = r"""
-import json, os, pickle, resource, struct, sys
+import json, os, pickle, resource, select, struct, sys, threading
 memory = int(sys.argv[1])
 resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
 sys.path[:0] = json.loads(sys.argv[2])
 source, out = sys.stdin.buffer, os.fdopen(os.dup(1), "wb", buffering=0)
 os.dup2(2, 1)
+def leave_with_parent():
+    gone = select.poll()
+    gone.register(0, 0)
+    gone.poll()
+    os._exit(0)
+threading.Thread(target=leave_with_parent, daemon=True).start()
 def read():
     head = source.read(8)
     return pickle.loads(source.read(struct.unpack("<Q", head)[0])) if len(head) == 8 else None
@@ -44,9 +43,6 @@ while (sample := read()) is not None:
         answer = {"error": type(error).__name__ + ": " + str(error)}
     out.write(json.dumps(answer).encode() + b"\n")
 """
-
-_START_TIMEOUT_S = 120.0
-_READ_BYTES = 65536
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,22 +68,26 @@ class IsolatedReward:
     def judge(self, samples: Sequence[Sample], iteration: int) -> Rewards:
         """Rewards of the samples, with a reason for each that failed."""
         del iteration
-        values: list[float] = []
-        reasons: list[str] = []
-        while len(values) < len(samples):
-            with _Process(self.verifier, self.limits) as process:
-                while process.is_alive and len(values) < len(samples):
-                    value, reason = self._one(process, samples[len(values)])
-                    values.append(value)
-                    reasons.append(reason)
+        requests = [_frame(sample) for sample in samples]
+        start = partial(_start, _frame(self.verifier), self.limits)
+        try:
+            # A verifier that raises ends this early; its process must not wait for the collector.
+            with closing(ask_all(start, requests)) as answers:
+                rewards = [self._one(*pair) for pair in zip(answers, samples, strict=True)]
+        except NotReadyError as error:
+            raise RewardError(
+                f"the process of the verifier cannot be used: {error}; check that what it imports "
+                "is installed on the worker"
+            ) from error
+        values, reasons = zip(*rewards, strict=True) if rewards else ((), ())
         num_failed = float(sum(1 for reason in reasons if reason))
-        return Rewards(tuple(values), tuple(reasons), metrics=(("failed_rewards", num_failed),))
+        return Rewards(values, reasons, metrics=(("failed_rewards", num_failed),))
 
-    def _one(self, process: _Process, sample: Sample) -> tuple[float, str]:
+    def _one(self, line: bytes | Silence, sample: Sample) -> tuple[float, str]:
         """Reward of one sample, and why it failed if it did."""
-        answer = process.ask(sample)
-        if answer is None:
-            return self.failed_reward, process.death
+        if isinstance(line, Silence):
+            return self.failed_reward, line.reason
+        answer = json.loads(line)
         if "value" in answer:
             return float(answer["value"]), ""
         if not self.is_forgiving:
@@ -99,87 +99,11 @@ class IsolatedReward:
         return self.failed_reward, f"the verifier raised {answer['error']}"
 
 
-class _Process:
-    """One child process; a context manager that leaves nothing running."""
+def _start(verifier: bytes, limits: ProcessLimits) -> AnsweringProcess:
+    command = [sys.executable, "-c", _SERVER, str(limits.memory_bytes), json.dumps(sys.path)]
+    return AnsweringProcess(command, limits, greeting=verifier)
 
-    def __init__(self, verifier: Verifier, limits: ProcessLimits) -> None:
-        self._limits = limits
-        self._buffer = b""
-        self.death = ""
-        command = [sys.executable, "-c", _SERVER, str(limits.memory_bytes), json.dumps(sys.path)]
-        self._child = subprocess.Popen(
-            command,
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-            start_new_session=True,
-        )
-        self._send(cloudpickle.dumps(verifier))
-        if self._answer(_START_TIMEOUT_S) is None:
-            self.close()
-            raise RewardError(
-                f"the process of the verifier did not get ready: {self.death}; check that what it "
-                "imports is installed on the worker"
-            )
 
-    @property
-    def is_alive(self) -> bool:
-        """Whether it can take another sample."""
-        return self._child.poll() is None
-
-    def ask(self, sample: Sample) -> dict[str, Any] | None:
-        """What the verifier says; None if the process is dead now, `death` says of what."""
-        try:
-            self._send(cloudpickle.dumps(sample))
-        except BrokenPipeError:
-            self._end(f"the process died with exit status {self._child.wait()}")
-            return None
-        return self._answer(self._limits.wall_s)
-
-    def close(self) -> None:
-        """Kill the process and wait for it."""
-        if self._child.poll() is None:
-            self._child.kill()
-        self._child.wait()
-        for pipe in (self._child.stdin, self._child.stdout):
-            if pipe is not None:
-                pipe.close()
-
-    def __enter__(self) -> _Process:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
-
-    def _send(self, payload: bytes) -> None:
-        pipe = self._child.stdin
-        assert pipe is not None
-        pipe.write(struct.pack("<Q", len(payload)) + payload)
-        pipe.flush()
-
-    def _end(self, reason: str) -> None:
-        self.death = reason
-        if self._child.poll() is None:
-            self._child.kill()
-        self._child.wait()
-
-    def _answer(self, timeout_s: float) -> dict[str, Any] | None:
-        """Next answer, or None at the time limit or the end of the process."""
-        pipe = self._child.stdout
-        assert pipe is not None
-        deadline_s = time.monotonic() + timeout_s
-        with selectors.DefaultSelector() as selector:
-            selector.register(pipe, selectors.EVENT_READ)
-            while b"\n" not in self._buffer:
-                left_s = deadline_s - time.monotonic()
-                if left_s <= 0 or not selector.select(left_s):
-                    self._end(f"killed after {timeout_s:g} s")
-                    return None
-                read = os.read(pipe.fileno(), _READ_BYTES)
-                if not read:
-                    self._end(f"the process died with exit status {self._child.wait()}")
-                    return None
-                self._buffer += read
-        line, _, self._buffer = self._buffer.partition(b"\n")
-        answer: dict[str, Any] = json.loads(line)
-        return answer
+def _frame(value: object) -> bytes:
+    payload: bytes = cloudpickle.dumps(value)
+    return struct.pack("<Q", len(payload)) + payload

@@ -62,6 +62,21 @@ def test_values_go_back_to_the_pipeline(make_job, begin):
     assert seen == ["value"]
 
 
+def for_ever(it):
+    while True:
+        yield it.actor.generate(it.prompts)
+
+
+def test_a_pipeline_that_asks_for_ever_and_never_trains_is_ended(make_job, begin):
+    job = make_job(for_ever, max_steps=3)
+    run = PipelineRun(job, begin(job))
+    run.start()
+    run.send("1")
+    run.send("2")
+    with pytest.raises(PipelineError, match=r"asked for 3 values in iteration 0 and has not train"):
+        run.send("3")
+
+
 def never(it):
     samples = it.actor.generate(it.prompts)
     it.actor.train(samples, [1.0] * 16)

@@ -1,12 +1,14 @@
 import os
 import shutil
+import signal
 import threading
 
 import pytest
 
 from dataflow.environments import LateEnvironment, ProcessLimits, PythonTool, node, step
-from dataflow.environments.python_process import CallEnd, PythonProcess
+from dataflow.environments.python_process import CallEnd, evaluate
 from dataflow.errors import ToolError
+from dataflow.processes import AnsweringProcess
 from dataflow.samples import EndReason
 from dataflow.waiting import LogNormalDelay
 
@@ -27,13 +29,13 @@ def make_call(make_sample):
 def started(monkeypatch):
     """Processes the tool started."""
     processes = []
-    start = PythonProcess.__init__
+    start = AnsweringProcess.__init__
 
-    def remembering(self, limits):
-        start(self, limits)
+    def remembering(self, *arguments, **settings):
+        start(self, *arguments, **settings)
         processes.append(self)
 
-    monkeypatch.setattr(PythonProcess, "__init__", remembering)
+    monkeypatch.setattr(AnsweringProcess, "__init__", remembering)
     return processes
 
 
@@ -111,17 +113,17 @@ def test_a_call_that_takes_too_much_memory_ends_its_own_sample_only(make_call):
 
 
 def test_a_process_that_dies_is_replaced(make_call, started, monkeypatch):
-    evaluate = PythonProcess.evaluate
+    ask = AnsweringProcess.ask
 
-    def killing(self, expression):
-        if expression == "1+1":
-            os.kill(self.pid, 9)
-        return evaluate(self, expression)
+    def killing(self, request):
+        if request == b'"1+1"\n':
+            os.kill(self.pid, signal.SIGKILL)
+        return ask(self, request)
 
-    monkeypatch.setattr(PythonProcess, "evaluate", killing)
+    monkeypatch.setattr(AnsweringProcess, "ask", killing)
     stepped = PythonTool().step([make_call("<1+1>"), make_call("<2+2>", 1)])
     assert [s.end for s in stepped] == [EndReason.TOOL_ERROR, EndReason.TOOL_CALL]
-    assert len(started) == 2
+    assert len(started) == 3
 
 
 def test_nothing_is_left_running(make_call, started):
@@ -142,8 +144,7 @@ def test_the_tool_works_in_any_thread(make_call):
 
 @pytest.mark.slow
 def test_the_kernel_ends_a_call_that_its_parent_forgot():
-    with PythonProcess(ProcessLimits(wall_s=30, cpu_s=0)) as process:
-        answer = process.evaluate("9**9**9**9")
+    (answer,) = evaluate(["9**9**9**9"], ProcessLimits(wall_s=30, cpu_s=0))
     assert (answer.end, answer.text) == (CallEnd.TIMED_OUT, "killed after 0 s of CPU")
 
 
@@ -155,7 +156,7 @@ def test_an_interpreter_that_cannot_start_is_named(monkeypatch, make_call):
 
 def test_an_interpreter_that_ends_at_once_is_named(monkeypatch, make_call):
     monkeypatch.setattr("sys.executable", shutil.which("false"))
-    with pytest.raises(ToolError, match=r"did not get ready \(exit status 1"):
+    with pytest.raises(ToolError, match=r"did not get ready: the process died with exit status 1"):
         PythonTool().step([make_call("<1+1>")])
 
 

@@ -1,0 +1,197 @@
+"""A child process that answers one request at a time, and that can be killed.
+
+Requests and answers alternate, so that it is always known which request hangs, and no pipe can
+fill up. The parent waits with a selector rather than a signal, so that it works in any thread.
+"""
+
+from __future__ import annotations
+
+import os
+import selectors
+import signal
+import subprocess
+import time
+from collections.abc import Callable, Generator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Self
+
+from dataflow.errors import NotReadyError
+
+_START_TIMEOUT_S = 120.0
+"""Seconds until a new process must greet: it may import large libraries on a busy machine."""
+_READ_BYTES = 65536
+
+
+@dataclass(frozen=True, slots=True)
+class ProcessLimits:
+    """What one request may use."""
+
+    wall_s: float = 2.0
+    """Seconds after which the process is killed: far above any honest product."""
+    cpu_s: int = 2
+    """Seconds of CPU after which the kernel kills it, should the parent be gone."""
+    memory_bytes: int = 256 << 20
+    """Address space of the process; an idle interpreter takes about 30 MB of it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Silence:
+    """Why no answer came; the process is dead."""
+
+    reason: str
+    is_at_limit: bool
+    """Whether it was killed at a time limit; otherwise it died, or somebody killed it."""
+
+
+class AnsweringProcess:
+    """One child process; a context manager that leaves nothing running.
+
+    Parameters
+    ----------
+    command
+        Program that prints a line when it is ready, then a line for each request.
+    limits
+        What one request may use; the program sets its own limits of CPU and memory.
+    greeting
+        First bytes it is sent, before it says that it is ready.
+    env
+        Its environment variables; None: this process's own.
+
+    Raises
+    ------
+    NotReadyError
+        It cannot be started, or did not get ready.
+    """
+
+    def __init__(
+        self,
+        command: Sequence[str],
+        limits: ProcessLimits,
+        *,
+        greeting: bytes = b"",
+        env: Mapping[str, str] | None = None,
+    ) -> None:
+        self._limits = limits
+        self._buffer = b""
+        try:
+            self._child = subprocess.Popen(
+                command,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.DEVNULL,
+                env=env,
+                bufsize=0,
+                start_new_session=True,
+            )
+        except OSError as error:
+            raise NotReadyError(f"{command[0]} cannot be started: {error}") from error
+        try:
+            greeted = self._exchange(greeting, _START_TIMEOUT_S)
+        except BaseException:
+            self.close()
+            raise
+        if isinstance(greeted, Silence):
+            raise NotReadyError(f"it did not get ready: {greeted.reason}")
+
+    @property
+    def is_alive(self) -> bool:
+        """Whether it can take another request."""
+        return self._child.poll() is None
+
+    @property
+    def pid(self) -> int:
+        """Process id."""
+        return self._child.pid
+
+    def ask(self, request: bytes) -> bytes | Silence:
+        """The line it answers with; after a `Silence` the process is dead."""
+        return self._exchange(request, self._limits.wall_s)
+
+    def close(self) -> None:
+        """Kill the process and wait for it."""
+        if self._child.poll() is None:
+            self._child.kill()
+        self._child.wait()
+        for pipe in (self._child.stdin, self._child.stdout):
+            if pipe is not None:
+                pipe.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def _exchange(self, request: bytes, timeout_s: float) -> bytes | Silence:
+        pipe = self._child.stdin
+        assert pipe is not None
+        left = memoryview(request)
+        try:
+            while left:
+                left = left[pipe.write(left) :]
+        except BrokenPipeError:
+            return self._died()
+        return self._read_line(timeout_s)
+
+    def _read_line(self, timeout_s: float) -> bytes | Silence:
+        """Next line; the time limit and the end of the stream end the process."""
+        pipe = self._child.stdout
+        assert pipe is not None
+        deadline_s = time.monotonic() + timeout_s
+        with selectors.DefaultSelector() as selector:
+            selector.register(pipe, selectors.EVENT_READ)
+            while b"\n" not in self._buffer:
+                left_s = deadline_s - time.monotonic()
+                if left_s <= 0 or not selector.select(left_s):
+                    self.close()
+                    return Silence(f"killed after {timeout_s:g} s", is_at_limit=True)
+                read = os.read(pipe.fileno(), _READ_BYTES)
+                if not read:
+                    return self._died()
+                self._buffer += read
+        line, _, self._buffer = self._buffer.partition(b"\n")
+        return line
+
+    def _died(self) -> Silence:
+        """The stream has ended, so the process has, or is about to."""
+        self._child.wait()
+        status = self._child.returncode
+        self.close()
+        if status == -signal.SIGXCPU:
+            return Silence(f"killed after {self._limits.cpu_s} s of CPU", is_at_limit=True)
+        return Silence(f"the process died with exit status {status}", is_at_limit=False)
+
+
+def ask_all(
+    start: Callable[[], AnsweringProcess], requests: Sequence[bytes]
+) -> Generator[bytes | Silence]:
+    """Answers in the order of the requests; as many processes as requests kill, plus one.
+
+    A process that dies is replaced once, and its request repeated: somebody else may have killed
+    it, and what a job learns must not depend on that. A second death is the request's own.
+
+    Raises
+    ------
+    NotReadyError
+        Two processes in a row did not get ready.
+    """
+    position, num_deaths, num_false_starts = 0, 0, 0
+    while position < len(requests):
+        try:
+            process = start()
+        except NotReadyError:
+            num_false_starts += 1
+            if num_false_starts > 1:
+                raise
+            continue
+        num_false_starts = 0
+        with process:
+            while process.is_alive and position < len(requests):
+                answer = process.ask(requests[position])
+                is_death = isinstance(answer, Silence) and not answer.is_at_limit
+                num_deaths = num_deaths + 1 if is_death else 0
+                if num_deaths == 1:
+                    break
+                num_deaths = 0
+                position += 1
+                yield answer

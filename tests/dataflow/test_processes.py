@@ -1,0 +1,66 @@
+"""Child processes that answer: killed ones are replaced, limits hold, nothing is left running."""
+
+import os
+import signal
+import sys
+
+import pytest
+
+from dataflow.errors import NotReadyError
+from dataflow.processes import AnsweringProcess, ProcessLimits, Silence, ask_all
+
+_ECHO = """
+import os, sys
+print("ready", flush=True)
+for line in sys.stdin:
+    print(line, end="", flush=True)
+"""
+_SUICIDAL = _ECHO.replace("    print", "    line != 'die\\n' or os.abort()\n    print")
+LIMITS = ProcessLimits(wall_s=30.0)
+
+
+def command(program):
+    return [sys.executable, "-S", "-I", "-c", program]
+
+
+def start(program=_ECHO, limits=LIMITS):
+    return AnsweringProcess(command(program), limits)
+
+
+def kill(process):
+    os.kill(process.pid, signal.SIGKILL)
+    os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
+
+
+def test_a_process_that_somebody_kills_is_replaced_and_its_request_repeated():
+    started = []
+
+    def started_and_killed():
+        started.append(start())
+        if len(started) == 1:
+            kill(started[0])
+        return started[-1]
+
+    assert list(ask_all(started_and_killed, [b"a\n", b"b\n"])) == [b"a", b"b"]
+    assert len(started) == 2
+
+
+def test_a_request_that_kills_its_process_twice_has_no_answer():
+    answers = list(ask_all(lambda: start(_SUICIDAL), [b"a\n", b"die\n", b"b\n"]))
+    assert [answers[0], answers[2]] == [b"a", b"b"]
+    assert isinstance(answers[1], Silence)
+    assert not answers[1].is_at_limit
+    assert answers[1].reason == f"the process died with exit status {-signal.SIGABRT}"
+
+
+def test_a_process_that_stops_answering_is_killed_at_its_limit():
+    deaf = _ECHO.replace('print(line, end="", flush=True)', "pass")
+    with start(deaf, ProcessLimits(wall_s=0.05)) as process:
+        answer = process.ask(b"a\n")
+        assert answer == Silence("killed after 0.05 s", is_at_limit=True)
+        assert not process.is_alive
+
+
+def test_two_false_starts_are_an_error():
+    with pytest.raises(NotReadyError, match="did not get ready: the process died"):
+        list(ask_all(lambda: start("raise SystemExit(3)"), [b"a\n"]))
