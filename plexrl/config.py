@@ -28,12 +28,15 @@ class ClusterConfig:
     worker_ttl_s: float = 120.0
     """Seconds without a heartbeat after which a worker counts as dead. Longer than Dask's wait for
     the first import of torch on a busy machine."""
+    task_timeout_s: float = 3600.0
+    """Seconds a reward, a tool or another ordinary task of a job may run before it counts as
+    hanging and fails its job: far above any judge that somebody waits for."""
     faces: str = "plexrl.dashboard.install"
     """Module that adds PlexRL's pages and metrics to the scheduler's dashboard; empty adds none."""
 
     def __post_init__(self) -> None:
         _at_least("cluster", self, ("groups", "cpu_workers", "cpu_threads"), 1)
-        _positive("cluster", self, ("worker_ttl_s",))
+        _positive("cluster", self, ("worker_ttl_s", "task_timeout_s"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +55,9 @@ class StateConfig:
     keep_durable: int = 2
     """Newest durable versions of each model kept in the store: the last one and the one to fall
     back on if it is damaged."""
+    max_unwritten: int = 4
+    """Versions of a model that may be committed in memory only, on their way to the store, before
+    its job waits for the store: what a power cut may take from it."""
     is_synced: bool = True
     """Whether commits wait for the disk (fsync): without it a power cut may take acknowledged
     versions."""
@@ -64,7 +70,7 @@ class StateConfig:
                 f"plexrl.state.store is {self.store}, memory that each process has of its own; "
                 "name a folder, or a URL that all workers reach"
             )
-        _at_least("state", self, ("host_budget_bytes", "keep_durable"), 1)
+        _at_least("state", self, ("host_budget_bytes", "keep_durable", "max_unwritten"), 1)
         _positive("state", self, ("pressure_timeout_s",))
 
 
@@ -76,14 +82,17 @@ class EngineConfig:
     """Seconds for an engine process to come up. Importing torch takes 3 s when idle and ten times
     that on a machine that is just being filled."""
     call_timeout_s: float = 600.0
-    """Seconds for one LLM function; a hung engine is killed after them."""
+    """Seconds for one LLM function; an engine that takes longer is killed."""
+    heartbeat_timeout_s: float = 60.0
+    """Seconds without a sign of life of an engine that computes, after which it is killed: sixty
+    of its beats, since a full machine or a kernel that keeps the interpreter's lock delays them."""
     device_budget_bytes: int | None = None
     """Device memory of one group for the states its engines hold, in bytes. When another engine
     needs room, those used longest ago give theirs back. None: all engines keep it, as on a device
     where all fit."""
 
     def __post_init__(self) -> None:
-        _positive("engines", self, ("start_timeout_s", "call_timeout_s"))
+        _positive("engines", self, ("start_timeout_s", "call_timeout_s", "heartbeat_timeout_s"))
         if self.device_budget_bytes is not None:
             _at_least("engines", self, ("device_budget_bytes",), 1)
 

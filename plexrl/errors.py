@@ -12,11 +12,13 @@
     │   ├── VersionFenceError   a train call does not follow the committed version
     │   ├── IntegrityError      bytes read back are not the bytes written
     │   ├── StoreError          the store cannot be used: full, foreign, newer, locked
+    │   │   └── StoreAwayError  it cannot be used now; jobs wait for it and go on
     │   └── PressureError       no tier has room, and nothing may be dropped
     ├── ServiceError            the cluster side failed; the job goes back to its last version
     │   ├── EngineError         an engine answered with an error; trying again gives the same
     │   │   └── EngineDiedError  an engine process died or hung; a new one goes on
     │   └── LeaseError          a function ran without its lease
+    ├── TaskTimeoutError        a reward, tool or other task of a job ran for too long
     └── JobFailedError               a job ended without finishing; the message has the reason
 """
 
@@ -87,6 +89,13 @@ class StoreError(StateError):
     kind = "store"
 
 
+class StoreAwayError(StoreError):
+    """The store cannot be used right now: full, read-only, too slow, or not there."""
+
+    kind = "store_away"
+    is_recoverable = True
+
+
 class PressureError(StateError):
     """No room in a tier, and nothing in it may be dropped."""
 
@@ -118,6 +127,12 @@ class LeaseError(ServiceError):
     """An LLM function ran without the lease of its group."""
 
     kind = "lease"
+
+
+class TaskTimeoutError(PlexRLError):
+    """An ordinary task of a job did not end within its limit."""
+
+    kind = "task_timeout"
 
 
 class JobFailedError(PlexRLError):

@@ -117,7 +117,7 @@ def _write(
     output.write_metrics(
         {
             "alone": [record for stretch in stretches for record in stretch.iterations],
-            "shared": shared.stretch.iterations,
+            "shared": (*shared.earlier, *shared.stretch.iterations),
         },
         names,
     )

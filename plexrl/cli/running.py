@@ -15,6 +15,7 @@ from plexrl.cli.stretch import Stretch, cut, traffic_between, traffic_of
 from plexrl.core.status import ClusterStatus, JobStatus, PlanStatus
 from plexrl.dashboard.lanes import AdoptedPlan, adopted_plan
 from plexrl.runtime.client import Cluster
+from solver.trace import IterationRecord
 
 POLL_S = 0.2
 """Seconds between snapshots: five a second look alive and cost the scheduler 1 ms each."""
@@ -76,6 +77,8 @@ class Ran:
     """The plan that served the most jobs; ``num_solves`` counts the solves of this stretch."""
     plan_json: Mapping[str, object]
     """That plan, the problem it solves, and the history of solves."""
+    earlier: tuple[IterationRecord, ...]
+    """Iterations that resumed jobs committed before."""
 
 
 def run_jobs(
@@ -122,6 +125,7 @@ def run_jobs(
             num_groups=len(after.groups),
             traffic=traffic_between(traffic_of(before), traffic_of(after)),
         ),
+        earlier=tuple(record for record in trace.earlier if record.job in names),
         statuses={job.name: job for job in after.jobs if job.name in names},
         # One that was in force already was made for other jobs.
         plans=tuple(p for p in tape.plans if p.adopted_s >= before.now_s),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
 from dataflow.calls import AttachOptions
@@ -70,12 +70,16 @@ class JobEntry:
     """Seconds on the cluster's clock."""
     driver: str = ""
     """Address of the worker its driver lives in; empty while it waits for one."""
+    waits_for: str = ""
+    """What its driver said it waits for; empty while it goes on."""
     started_s: float | None = None
     """When its first iteration began."""
     ended_s: float | None = None
     error: str = ""
     iterations: IterationLog = field(default_factory=IterationLog)
     """Iterations committed in this life of the cluster; one log for all rows of the job's life."""
+    earlier: tuple[IterationRecord, ...] = ()
+    """Those of earlier lives, as far as the store remembers them, in order."""
     num_committed: int = 0
     """Committed iterations, those of earlier lives included."""
     history: tuple[tuple[float, JobState], ...] = ()
@@ -160,6 +164,10 @@ class JobTable:
         if entry.state.is_active:
             self._driven.setdefault(entry.driver, {})[name] = None
 
+    def set_waits_for(self, name: str, reason: str) -> None:
+        """Note what the driver waits for; empty when it goes on."""
+        self._entries[name] = replace(self[name], waits_for=reason)
+
     def set_group(self, name: str, group: str) -> None:
         """Note where the job is placed."""
         self._entries[name] = replace(self[name], group=group)
@@ -200,6 +208,12 @@ class JobTable:
         entry = self[name]
         entry.iterations.truncate(iteration)
         self._entries[name] = replace(entry, num_committed=iteration)
+
+    def remember(self, name: str, records: Iterable[IterationRecord]) -> None:
+        """Note iterations that the store remembers; those of this life are known better."""
+        known = {record.iteration for record in self[name].iterations}
+        earlier = tuple(record for record in records if record.iteration not in known)
+        self._entries[name] = replace(self[name], earlier=earlier)
 
     def check(self) -> None:
         """Raise if an invariant is broken.

@@ -65,13 +65,22 @@ class EngineChild:
         """Whether it runs and nobody ended it."""
         return not self._is_closed and self._process.poll() is None
 
-    def exchange(self, data: bytes, timeout_s: float, what: str, fd: int | None = None) -> object:
+    def exchange(
+        self,
+        data: bytes,
+        timeout_s: float,
+        what: str,
+        fd: int | None = None,
+        silence_s: float | None = None,
+    ) -> object:
         """Send one frame, and a file descriptor if given, and wait for the reply.
+
+        A child that gives no sign of life for `silence_s` seconds counts as stuck; None: it may.
 
         Raises
         ------
         EngineDiedError
-            The child is gone, or did not answer in time and was killed.
+            The child is gone, or was stuck or too slow and was killed.
         PlexRLError
             What the child replied.
         """
@@ -81,23 +90,16 @@ class EngineChild:
             )
         deadline_s = time.monotonic() + timeout_s
         try:
-            with self._send_lock:
-                send(self._sock, data, deadline_s)
-                if fd is not None:
-                    send_fd(self._sock, fd)
-            reply = receive(self._sock, deadline_s)
+            reply = self._round_trip(data, deadline_s, silence_s, fd)
         except TimeoutError:
             self._process.kill()
             self._process.wait()
-            raise EngineDiedError(
-                f"engine process {self.pid} of {self.source.folder!r} did not answer {what} "
-                f"within {timeout_s:g} s and was killed{self._log_tail()}"
-            ) from None
+            why = f"did not answer {what} within {timeout_s:g} s"
+            if silence_s is not None and time.monotonic() < deadline_s:
+                why = f"gave no sign of life for {silence_s:g} s during {what}"
+            raise self._death(f"{why} and was killed") from None
         except (EOFError, OSError) as error:
-            raise EngineDiedError(
-                f"engine process {self.pid} of {self.source.folder!r} died during {what} "
-                f"({self._exit_text()}){self._log_tail()}"
-            ) from error
+            raise self._death(f"died during {what} ({self._exit_text()})") from error
         except BaseException:
             # The reply to an interrupted call would be taken for that of the next one.
             self._process.kill()
@@ -118,6 +120,15 @@ class EngineChild:
             # Its timeout stays that of the exchange that waits in another thread.
             self._sock.sendall(framed(data))
 
+    def _round_trip(
+        self, data: bytes, deadline_s: float, silence_s: float | None, fd: int | None
+    ) -> object:
+        with self._send_lock:
+            send(self._sock, data, _earliest(deadline_s, silence_s))
+            if fd is not None:
+                send_fd(self._sock, fd)
+        return receive(self._sock, deadline_s, silence_s)
+
     def end(self) -> None:
         """End the process; any number of times, from any thread."""
         self._is_closed = True
@@ -134,6 +145,11 @@ class EngineChild:
         self._sock.close()
         self._log.close()
 
+    def _death(self, how: str) -> EngineDiedError:
+        return EngineDiedError(
+            f"engine process {self.pid} of {self.source.folder!r} {how}{self._log_tail()}"
+        )
+
     def _exit_text(self) -> str:
         try:
             status = self._process.wait(_EXIT_WAIT_S)
@@ -149,6 +165,11 @@ class EngineChild:
         start = max(0, size - _LOG_TAIL_BYTES)
         tail = os.pread(self._log.fileno(), _LOG_TAIL_BYTES, start).decode(errors="replace")
         return f"; its last output:\n{tail.strip()}" if tail.strip() else ""
+
+
+def _earliest(deadline_s: float, silence_s: float | None) -> float:
+    """When a child that reads nothing is given up."""
+    return deadline_s if silence_s is None else min(deadline_s, time.monotonic() + silence_s)
 
 
 def _start(

@@ -92,18 +92,37 @@ def framed(data: bytes) -> bytes:
     return _LENGTH.pack(len(data)) + data
 
 
-def receive(sock: socket.socket, deadline_s: float | None = None) -> object:
+def send_beat(sock: socket.socket) -> None:
+    """Send a sign of life: an empty frame, which `receive` passes over."""
+    sock.sendall(_LENGTH.pack(0))
+
+
+def receive(
+    sock: socket.socket, deadline_s: float | None = None, silence_s: float | None = None
+) -> object:
     """Receive one frame and unpickle it.
+
+    Parameters
+    ----------
+    sock
+        A connected stream socket.
+    deadline_s
+        On the clock of `time.monotonic`; None waits without limit.
+    silence_s
+        Longest time without a byte, signs of life included; None: any.
 
     Raises
     ------
     TimeoutError
-        The deadline passed.
+        The deadline passed, or the other side was silent for too long.
     EOFError
         The other side is gone.
     """
-    (length,) = _LENGTH.unpack(_receive_exactly(sock, _LENGTH.size, deadline_s))
-    return pickle.loads(_receive_exactly(sock, length, deadline_s))  # noqa: S301 (own child)
+    length = 0
+    while length == 0:
+        (length,) = _LENGTH.unpack(_receive_exactly(sock, _LENGTH.size, deadline_s, silence_s))
+    data = _receive_exactly(sock, length, deadline_s, silence_s)
+    return pickle.loads(data)  # noqa: S301 (own child)
 
 
 def send_fd(sock: socket.socket, fd: int) -> None:
@@ -119,12 +138,14 @@ def receive_fd(sock: socket.socket) -> int:
     return fds[0]
 
 
-def _receive_exactly(sock: socket.socket, length: int, deadline_s: float | None) -> bytearray:
+def _receive_exactly(
+    sock: socket.socket, length: int, deadline_s: float | None, silence_s: float | None
+) -> bytearray:
     data = bytearray(length)
     view = memoryview(data)
     done = 0
     while done < length:
-        _set_timeout(sock, deadline_s)
+        _set_timeout(sock, deadline_s, silence_s)
         received = sock.recv_into(view[done:])
         if received == 0:
             raise EOFError("the other side closed the socket")
@@ -132,11 +153,13 @@ def _receive_exactly(sock: socket.socket, length: int, deadline_s: float | None)
     return data
 
 
-def _set_timeout(sock: socket.socket, deadline_s: float | None) -> None:
+def _set_timeout(
+    sock: socket.socket, deadline_s: float | None, silence_s: float | None = None
+) -> None:
     if deadline_s is None:
-        sock.settimeout(None)
+        sock.settimeout(silence_s)
         return
     left_s = deadline_s - time.monotonic()
     if left_s <= 0:
         raise TimeoutError
-    sock.settimeout(left_s)
+    sock.settimeout(left_s if silence_s is None else min(left_s, silence_s))

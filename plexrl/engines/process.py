@@ -12,6 +12,7 @@ import signal
 import socket
 import sys
 import threading
+import time
 import traceback
 
 from plexrl.engines.frames import (
@@ -24,12 +25,48 @@ from plexrl.engines.frames import (
     receive,
     receive_fd,
     send,
+    send_beat,
 )
 from plexrl.engines.pinning import pinning_of_process
 from plexrl.engines.protocol import Break, Engine, EngineKind, ModelSource, RolloutEngine
 from plexrl.engines.torch_engine import TorchEngine
 from plexrl.engines.vllm_engine import VLLMEngine
 from plexrl.errors import PlexRLError
+
+BEAT_S = 1.0
+"""Seconds between signs of life: far below any patience, and 8 bytes each."""
+
+
+class Heart:
+    """Tells the parent that this process lives while it computes.
+
+    It beats in a thread of its own: a process that was stopped, or whose interpreter lock is
+    never given back, falls silent.
+    """
+
+    def __init__(self, sock: socket.socket) -> None:
+        self._sock = sock
+        self._lock = threading.Lock()
+        self._is_computing = threading.Event()
+        threading.Thread(target=self._beat, daemon=True).start()
+
+    def begin(self) -> None:
+        """A request came."""
+        self._is_computing.set()
+
+    def reply(self, data: bytes) -> None:
+        """Send the reply; the parent expects nothing after it."""
+        with self._lock:
+            self._is_computing.clear()
+            send(self._sock, data)
+
+    def _beat(self) -> None:
+        while True:
+            self._is_computing.wait()
+            time.sleep(BEAT_S)
+            with self._lock:
+                if self._is_computing.is_set():
+                    send_beat(self._sock)
 
 
 class Host:
@@ -114,14 +151,17 @@ def serve(sock: socket.socket) -> None:
         send(sock, dumps(_failure(error)))
         return
     send(sock, dumps(Reply()))
+    heart = Heart(sock)
     while True:
         try:
-            reply = Reply(host.run(host.receive()))
+            request = host.receive()
+            heart.begin()
+            reply = Reply(host.run(request))
         except (EOFError, ConnectionError):
             return
         except Exception as error:  # noqa: BLE001 (the parent raises it)
             reply = _failure(error)
-        send(sock, dumps(reply))
+        heart.reply(dumps(reply))
 
 
 def exit_with_parent(sock: socket.socket) -> None:

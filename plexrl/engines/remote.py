@@ -48,6 +48,8 @@ class EngineProcess:
         Seconds until the child must answer for the first time (it imports torch).
     call_timeout_s
         Seconds any one call may take; then the child is killed.
+    heartbeat_timeout_s
+        Seconds without a sign of life of a child that computes; then it is killed.
     env
         Environment variables on top of this process's own.
 
@@ -65,11 +67,13 @@ class EngineProcess:
         *,
         start_timeout_s: float = 120.0,
         call_timeout_s: float = 3600.0,
+        heartbeat_timeout_s: float = 60.0,
         env: Mapping[str, str] | None = None,
     ) -> None:
         check_folder(source.folder)
         self.source = source
         self._call_timeout_s = call_timeout_s
+        self._heartbeat_timeout_s = heartbeat_timeout_s
         self._lock = threading.Lock()
         self._attached: set[str] = set()
         self._child = EngineChild(source, env or {})
@@ -195,4 +199,7 @@ class EngineProcess:
             return self._request(method, *args, ArenaName(arena.id))
 
     def _request(self, method: str, *args: object, fd: int | None = None) -> object:
-        return self._child.exchange(dumps(Request(method, args)), self._call_timeout_s, method, fd)
+        data = dumps(Request(method, args))
+        return self._child.exchange(
+            data, self._call_timeout_s, method, fd, silence_s=self._heartbeat_timeout_s
+        )

@@ -108,7 +108,12 @@ class Run:
         return status
 
     def metrics(self) -> list[dict[str, float]]:
-        """One row per committed iteration: when, how long, and what was measured."""
+        """One row per committed iteration: when, how long, and what was measured.
+
+        Iterations of earlier lives of the cluster come from the store, at times before this life.
+        """
+        trace = self._cluster.trace()
+        records = [r for r in (*trace.earlier, *trace.iterations) if r.job == self.name]
         return [
             {
                 "iteration": record.iteration,
@@ -117,8 +122,7 @@ class Run:
                 "duration_s": record.ended_s - record.started_s,
                 **dict(record.metrics),
             }
-            for record in self._cluster.trace().iterations
-            if record.job == self.name
+            for record in sorted(records, key=lambda record: record.iteration)
         ]
 
     def samples(
@@ -284,6 +288,7 @@ class Cluster:
                 self.settings.planning,
                 state.host_budget_bytes,
                 run_id,
+                task_timeout_s=self.settings.cluster.task_timeout_s,
                 faces=self.settings.cluster.faces,
             )
         )

@@ -29,6 +29,7 @@ from plexrl.runtime.messages import (
     DriverEvent,
     DriverStarted,
     DriverSteppedAside,
+    DriverWaits,
     IterationCommitted,
     Trace,
 )
@@ -193,22 +194,20 @@ class Coordinator:
     def driver_event(self, event: DriverEvent) -> str:
         """Take what a driver says; returns the job it is about."""
         match event:
-            case DriverStarted(job=job, at_s=at_s, index=index):
+            case DriverStarted(job=job, at_s=at_s, index=index, earlier=earlier):
                 has_run = self.jobs[job].started_s is not None
                 if self.jobs[job].state is JobState.STARTING:
                     self.jobs.move(job, JobState.RUNNING, at_s - self.epoch_s)
+                self.jobs.set_waits_for(job, "")
                 self._catch_up(event, has_run=has_run)
                 self.jobs.resume_at(job, index)
+                self.jobs.remember(job, [_since(self.epoch_s, record) for record in earlier])
             case IterationCommitted(record=record, tokens=tokens):
                 job = record.job
-                self.jobs.commit(
-                    replace(
-                        record,
-                        started_s=record.started_s - self.epoch_s,
-                        ended_s=record.ended_s - self.epoch_s,
-                    )
-                )
+                self.jobs.commit(_since(self.epoch_s, record))
                 self._commits.confirm(job, record.iteration, tokens)
+            case DriverWaits(job=job, reason=reason):
+                self.jobs.set_waits_for(job, reason)
             case DriverEnded(job=job, at_s=at_s, error=error):
                 self.end(job, JobState.FAILED if error else JobState.FINISHED, at_s, error)
             case DriverSteppedAside(job=job):
@@ -321,10 +320,10 @@ class Coordinator:
 
     def trace(self) -> Trace:
         """The execution log so far."""
-        iterations: list[IterationRecord] = []
-        for name in self.jobs.names():
-            iterations.extend(self.jobs[name].iterations)
-        return Trace(self.ledger.leases(), tuple(iterations))
+        entries = [self.jobs[name] for name in self.jobs.names()]
+        iterations = tuple(record for entry in entries for record in entry.iterations)
+        earlier = tuple(record for entry in entries for record in entry.earlier)
+        return Trace(self.ledger.leases(), iterations, earlier)
 
     def status(self, now_s: float, cpu_phases: Mapping[str, str], num_errors: int) -> ClusterStatus:
         """The cluster as people shall see it.
@@ -367,6 +366,11 @@ def _is_yieldable(annotation: Mapping[str, object], facts: JobFacts) -> bool:
     options = facts.models.get(str(annotation["model"]))
     is_rollout = annotation["function"] == str(Phase.ROLLOUT)
     return is_rollout and options is not None and options.rollout_engine == EngineKind.TORCH
+
+
+def _since(epoch_s: float, record: IterationRecord) -> IterationRecord:
+    """A record with times of the cluster's clock instead of the system's."""
+    return replace(record, started_s=record.started_s - epoch_s, ended_s=record.ended_s - epoch_s)
 
 
 def _planned(facts: JobFacts) -> PlannedJob:

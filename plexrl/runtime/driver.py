@@ -21,22 +21,24 @@ from distributed.client import FutureCancelledError
 from distributed.comm import CommClosedError
 
 from dataflow.annotations import ANNOTATION, annotation_of
-from dataflow.calls import Attached, AttachOptions, LLMCall, Trained, run_call
+from dataflow.calls import Attached, AttachOptions, Committed, LLMCall, Trained, run_call
 from dataflow.iteration import Iteration, build_iteration
 from dataflow.jobs import JobSpec
 from dataflow.keys import node_key
 from dataflow.phases import Phase
 from dataflow.stepping import Compute, PipelineRun
 from plexrl.clock import Clock
-from plexrl.errors import JobError, PlexRLError
+from plexrl.errors import JobError, PlexRLError, StoreAwayError
 from plexrl.runtime import sample_log
 from plexrl.runtime.evaluator import Evaluator
+from plexrl.runtime.iteration_log import IterationLog
 from plexrl.runtime.messages import (
     Drive,
     DriverEnded,
     DriverEvent,
     DriverStarted,
     DriverSteppedAside,
+    DriverWaits,
     IterationCommitted,
     Order,
 )
@@ -60,6 +62,9 @@ to come back."""
 KEEP_PRIORITY = -10
 """Dask's priority of keeping samples: after everything that a job waits for."""
 
+MAX_STORE_PAUSE_S = 5.0
+"""Longest pause before a store that is away is tried again: somebody who brought it back waits."""
+
 NO_ITERATION = -1
 """Iteration of calls outside any iteration: opening a model, exporting it."""
 
@@ -81,6 +86,8 @@ class Position:
     versions: dict[str, int]
     metrics: tuple[tuple[str, float], ...] = ()
     """Metrics of the iteration before it."""
+    earlier: tuple[IterationRecord, ...] = ()
+    """Iterations before it, as far as the store remembers them."""
 
 
 @dataclass(slots=True, eq=False)
@@ -112,7 +119,7 @@ class JobDriver:
     clock
         System clock.
     store
-        Where samples are kept and trackers write.
+        Where samples and metrics are kept and trackers write.
     """
 
     def __init__(
@@ -130,9 +137,16 @@ class JobDriver:
         self._clock = clock
         self._store = store
         self._samples = SampleLog(store)
+        self._log = IterationLog(store)
         self._tracking: Tracking | None = None
         self._attempt = 0
         self._num_committed = 0
+        self._num_stalls = 0
+        """Failures in a row without a committed iteration between them."""
+        self._num_waits = 0
+        """Times in a row that the store was away."""
+        self._pause_s = 0.0
+        """Before the next try."""
         self._held: dict[int, list[Future]] = {}
         """Iteration → everything computed for it; held until it has committed."""
         self._current = 0
@@ -177,15 +191,12 @@ class JobDriver:
 
     async def _run_with_rollbacks(self, spec: JobSpec) -> bool:
         """Run to the end; returns False if the driver stepped aside before."""
-        stalled = 0
         while True:
             committed_before = self._num_committed
             try:
+                await asyncio.sleep(self._pause_s)
                 position = await self._attach(spec)
-                tokens = tuple(position.tokens.values())
-                self._send(
-                    DriverStarted(self.job, self._clock(), position.index, position.metrics, tokens)
-                )
+                self._send(self._started(position))
                 await self._iterate(spec, position)
             except asyncio.CancelledError:
                 if not self._is_interrupted():
@@ -194,25 +205,56 @@ class JobDriver:
                     return False
                 logger.info("job %s does its iteration again, as asked", self.job)
                 self._attempt += 1
-            except Exception as failure:
-                cause = _root(failure)
-                if isinstance(cause, _SteppedAsideError):
+                self._pause_s = 0.0
+            except Exception as failure:  # noqa: BLE001 (raised again where it is not over)
+                if self._num_committed > committed_before:
+                    self._num_stalls = self._num_waits = 0
+                if not self._may_try_again(failure):
                     return False
-                stalled = 0 if self._num_committed > committed_before else stalled + 1
-                if not is_recoverable(cause) or stalled >= MAX_ATTEMPTS_WITHOUT_PROGRESS:
-                    raise cause from failure
-                logger.warning("job %s goes back to its last version: %s", self.job, cause)
-                self._attempt += 1
-                if self._is_leaving:
-                    return False
-                await asyncio.sleep(RETRY_PAUSE_S * max(1, stalled))
             else:
                 return True
+
+    def _may_try_again(self, failure: Exception) -> bool:
+        """Prepare for going back to the last version; returns False if the driver steps aside.
+
+        Raises
+        ------
+        Exception
+            Going back does not help.
+        """
+        cause = _root(failure)
+        if isinstance(cause, _SteppedAsideError):
+            return False
+        self._attempt += 1
+        if isinstance(cause, StoreAwayError):
+            # Without limit: the store comes back, or somebody cancels.
+            self._num_waits += 1
+            if self._num_waits == 1:
+                logger.warning("job %s waits for the store: %s", self.job, cause)
+            self._send(DriverWaits(self.job, f"the store: {cause}"))
+            self._pause_s = min(RETRY_PAUSE_S * 2 ** min(self._num_waits, 8), MAX_STORE_PAUSE_S)
+            return not self._is_leaving
+        self._num_stalls += 1
+        if not is_recoverable(cause) or self._num_stalls > MAX_ATTEMPTS_WITHOUT_PROGRESS:
+            raise cause from failure
+        logger.warning("job %s goes back to its last version: %s", self.job, cause)
+        self._pause_s = RETRY_PAUSE_S * self._num_stalls
+        return not self._is_leaving
 
     def _is_interrupted(self) -> bool:
         """Whether this cancellation only carries an order; if so, it is taken back."""
         task = self._task
         return self._interruption is not None and task is not None and task.uncancel() == 0
+
+    def _started(self, position: Position) -> DriverStarted:
+        return DriverStarted(
+            self.job,
+            self._clock(),
+            position.index,
+            position.metrics,
+            tuple(position.tokens.values()),
+            position.earlier,
+        )
 
     async def _attach(self, spec: JobSpec) -> Position:
         """Open the models on the job's group and find where to go on."""
@@ -243,13 +285,36 @@ class JobDriver:
         if not first.iteration:
             # Of a run under this name that committed nothing.
             await asyncio.to_thread(self._samples.forget, self.job)
+            await asyncio.to_thread(self._log.forget, self.job)
         return Position(
             index=first.iteration,
             cursor=first.data_cursor,
             tokens={name: a.token for name, a in attached.items()},
             versions={name: a.token.version for name, a in attached.items()},
-            metrics=_metrics(changing),
+            metrics=_metrics({name: a.metrics for name, a in changing.items()}),
+            earlier=await asyncio.to_thread(self._remembered, attached, first.iteration),
         )
+
+    def _remembered(
+        self, attached: Mapping[str, Attached], until: int
+    ) -> tuple[IterationRecord, ...]:
+        """Records of the iterations before `until`: logged, or told by the versions still there.
+
+        A driver that dies between a commit and its line in the log leaves a gap there.
+        """
+        logged = dict(self._log.read(self.job))
+        recent: dict[int, dict[str, Committed]] = {}
+        for name, model in attached.items():
+            for past in model.recent:
+                recent.setdefault(past.iteration, {})[name] = past
+        for index, pasts in recent.items():
+            if index not in logged:
+                ended_s = max(past.at_s for past in pasts.values())
+                before = logged.get(index - 1)
+                started_s = min(ended_s, before.ended_s) if before else ended_s
+                metrics = _metrics({name: past.metrics for name, past in pasts.items()})
+                logged[index] = IterationRecord(self.job, index, started_s, ended_s, metrics)
+        return tuple(logged[index] for index in sorted(logged) if index < until)
 
     def _attach_node(self, spec: JobSpec, name: str) -> Delayed:
         call = LLMCall(
@@ -401,7 +466,12 @@ class JobDriver:
             ended_s = self._clock()
             for future in in_flight.kept:
                 await future
-            metrics = _metrics(dict(zip(in_flight.trained, results, strict=True)))
+            metrics = _metrics(
+                {
+                    name: trained.metrics
+                    for name, trained in zip(in_flight.trained, results, strict=True)
+                }
+            )
             if in_flight.evaluation is not None:
                 metrics += tuple((await in_flight.evaluation).items())
             record = IterationRecord(self.job, in_flight.index, started_s, ended_s, metrics)
@@ -454,12 +524,15 @@ def _root(error: BaseException) -> BaseException:
     return error
 
 
-def _metrics(results: Mapping[str, Trained | Attached]) -> tuple[tuple[str, float], ...]:
+Metrics = tuple[tuple[str, float], ...]
+
+
+def _metrics(results: Mapping[str, Metrics]) -> Metrics:
     """Metrics of all train functions; of more than one model they carry the model's name."""
     if len(results) == 1:
-        return next(iter(results.values())).metrics
+        return next(iter(results.values()))
     return tuple(
         (name if name == "reward_mean" else f"{model}/{name}", value)
-        for model, trained in results.items()
-        for name, value in trained.metrics
+        for model, metrics in results.items()
+        for name, value in metrics
     )

@@ -64,6 +64,26 @@ class Gate:
             for task in workers[address].processing
         )
 
+    def worker_of(self, key: Any) -> str:
+        """Address of the worker a task runs on; empty if it runs on none."""
+        task = self._scheduler.tasks.get(key)
+        return str(task.processing_on.address) if task and task.processing_on else ""
+
+    def dependents(self, key: Any) -> tuple[Any, ...]:
+        """Keys of the tasks that wait for a task."""
+        task = self._scheduler.tasks.get(key)
+        return tuple(dependent.key for dependent in task.dependents) if task else ()
+
+    def restart(self, address: str) -> None:
+        """Have a worker started anew by its nanny; without one it ends."""
+        if address in self._scheduler.workers:
+            self._scheduler.loop.add_callback(
+                self._scheduler.restart_workers,
+                [address],
+                wait_for_workers=False,
+                stimulus_id=self._stimulus("restart"),
+            )
+
     def hold(self, key: Any, group: str) -> None:
         """Keep an LLM task from running until `admit`."""
         task = self._scheduler.tasks[key]
@@ -139,7 +159,7 @@ class Gate:
         return max(1, int(target)) + len(workers) - len(ordinary)
 
     def fail(self, key: Any, error: Exception) -> None:
-        """End a held task with an error, and with it what depends on it."""
+        """End a held or running task with an error, and with it what depends on it."""
         stimulus = self._stimulus("fail")
         recommendations = self._scheduler.transition(
             key,

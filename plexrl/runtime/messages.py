@@ -109,6 +109,8 @@ class DriverStarted:
     """Metrics of the iteration before it."""
     tokens: tuple[VersionToken, ...] = ()
     """Versions that are committed."""
+    earlier: tuple[IterationRecord, ...] = ()
+    """Those before it as far as the store remembers them; times in seconds of the system clock."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,7 +140,16 @@ class DriverSteppedAside:
     job: str
 
 
-DriverEvent = DriverStarted | IterationCommitted | DriverEnded | DriverSteppedAside
+@dataclass(frozen=True, slots=True)
+class DriverWaits:
+    """The driver cannot go on by itself now, and tries again and again."""
+
+    job: str
+    reason: str
+    """In plain words what it waits for."""
+
+
+DriverEvent = DriverStarted | IterationCommitted | DriverWaits | DriverEnded | DriverSteppedAside
 
 
 class Order(StrEnum):
@@ -180,6 +191,8 @@ class Trace:
 
     leases: tuple[LeaseRecord, ...]
     iterations: tuple[IterationRecord, ...]
+    earlier: tuple[IterationRecord, ...] = ()
+    """Iterations that jobs committed in earlier lives of the cluster: at negative times."""
 
 
 def pack(value: object) -> bytes:

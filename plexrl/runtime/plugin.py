@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
@@ -20,7 +19,7 @@ from distributed.diagnostics.plugin import SchedulerPlugin
 from dataflow.annotations import ANNOTATION, read_annotation
 from dataflow.errors import DataflowError
 from plexrl.clock import Clock, system_clock
-from plexrl.core.jobs import JobEntry, JobTable
+from plexrl.core.jobs import JobEntry
 from plexrl.core.status import JobState
 from plexrl.errors import JobError
 from plexrl.planning.config import PlanningConfig
@@ -32,7 +31,9 @@ from plexrl.runtime.drivers import DriverPlacement
 from plexrl.runtime.gate import Gate, group_of
 from plexrl.runtime.logs import log_driver
 from plexrl.runtime.messages import unpack
+from plexrl.runtime.ordinary import OrdinaryTasks
 from plexrl.runtime.outbox import Outbox
+from plexrl.runtime.overdue import Overdue
 from plexrl.runtime.replanning import replan_for_ever
 from plexrl.runtime.steering import Steering
 from plexrl.runtime.streams import send_at_once
@@ -52,9 +53,6 @@ RECONCILE_S = 1.0
 """Seconds between passes that pick up admitted tasks a worker could not take and drivers
 without a worker; both are rare and neither is urgent."""
 
-NODE_KEY = re.compile(r"(?P<phase>[a-z_]+)-i\d+\.a\d+\.t\d+\.(?P<tail>.+)")
-"""Shape of `dataflow.keys.node_key`."""
-
 
 class PlexRLScheduler(SchedulerPlugin):
     """Holds LLM functions back, grants their leases, places jobs and keeps their drivers alive.
@@ -67,6 +65,8 @@ class PlexRLScheduler(SchedulerPlugin):
         Host memory a group has for states.
     run
         Id of this life of the cluster.
+    task_timeout_s
+        Seconds an ordinary task of a job may run.
     faces
         Module that adds pages to the scheduler's dashboard; empty adds none.
 
@@ -85,12 +85,14 @@ class PlexRLScheduler(SchedulerPlugin):
         host_budget_bytes: int,
         run: str,
         clock: Clock = system_clock,
+        task_timeout_s: float = 3600.0,
         faces: str = "",
     ) -> None:
         self._planning = planning
         self._host_budget_bytes = host_budget_bytes
         self._run = run
         self._clock = clock
+        self._task_timeout_s = task_timeout_s
         self._faces = faces
         self._num_errors = 0
         self._tasks: set[asyncio.Task[None]] = set()
@@ -107,7 +109,8 @@ class PlexRLScheduler(SchedulerPlugin):
         self._coordinator = Coordinator(
             Planner(self._planning), _arbiter(self._planning), self._clock()
         )
-        self._cpu_phases = partial(_cpu_phases, self._gate, self._coordinator.jobs)
+        ordinary = OrdinaryTasks(self._gate, self._coordinator.jobs, self._coordinator.ledger)
+        self._overdue = Overdue(self._gate, self._task_timeout_s, ordinary.jobs, self._clock)
         self._drivers = DriverPlacement(self._run)
         self._desk = Desk(
             self._coordinator,
@@ -115,7 +118,7 @@ class PlexRLScheduler(SchedulerPlugin):
             stop_driver=partial(_stop_driver, self._gate, self._outbox),
             let_go=self._let_go,
             settle=self._settle,
-            cpu_phases=self._cpu_phases,
+            cpu_phases=ordinary.phases,
             num_errors=lambda: self._num_errors,
             clock=self._clock,
         )
@@ -128,7 +131,7 @@ class PlexRLScheduler(SchedulerPlugin):
             messages.DRIVER: self.handle_driver,
         }
         self.view = ClusterView(
-            self._coordinator, self._cpu_phases, lambda: self._num_errors, self._clock
+            self._coordinator, ordinary.phases, lambda: self._num_errors, self._clock
         )
         with self._guarded("faces"):
             show(self._faces, scheduler, self.view)
@@ -357,6 +360,7 @@ class PlexRLScheduler(SchedulerPlugin):
                         del self._unserved[key]
                 self._gate.keep_waiting(self._llm_keys)
                 self._move_stranded(self._clock())
+                self._overdue.look()
                 self._steering.proceed()
 
     def _move_stranded(self, now_s: float) -> None:
@@ -400,20 +404,3 @@ def _arbiter(planning: PlanningConfig) -> Arbiter:
             max_yields=planning.max_yields,
         ),
     )
-
-
-def _cpu_phases(gate: Gate, jobs: JobTable) -> dict[str, str]:
-    """Job → phase of its ordinary task that runs right now."""
-    phases: dict[str, str] = {}
-    for key in gate.ordinary_keys():
-        found = NODE_KEY.fullmatch(str(key))
-        if found is None:
-            continue
-        # The tail is job, model and run joined by dots, and names may have dots themselves.
-        parts = found["tail"].split(".")
-        for length in range(len(parts), 0, -1):
-            name = ".".join(parts[:length])
-            if name in jobs:
-                phases[name] = found["phase"]
-                break
-    return phases

@@ -12,9 +12,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from plexrl.errors import InputError
+from plexrl.errors import InputError, StoreAwayError
 from plexrl.state.documents import open_documents
-from plexrl.state.places import below
+from plexrl.state.places import below, is_url
 
 SPEC = ".spec"
 END = ".end"
@@ -25,6 +25,21 @@ CANCELLED = "cancelled"
 def states_of(store: str | Path) -> str:
     """Where the Zarr store of states lies: path of a folder, or URL."""
     return below(store, "states")
+
+
+def check_there(store: str | Path) -> None:
+    """Check that a store has not gone away; nothing may be created in its place.
+
+    Raises
+    ------
+    StoreAwayError
+        It is not there.
+    """
+    if not is_url(store) and not Path(store).is_dir():
+        raise StoreAwayError(
+            f"the store {store} is not there any more; bring it back (mount it, or move it to its "
+            "place)"
+        )
 
 
 class JobRegistry:
@@ -40,8 +55,9 @@ class JobRegistry:
         self._documents = open_documents(below(store, "jobs"))
 
     def save(self, name: str, spec: bytes) -> None:
-        """Note a job that runs."""
-        self._documents.put(name + SPEC, spec)
+        """Note a job that runs; one that is noted already, with this very description, stays."""
+        if self._documents.get(name + SPEC) != spec:
+            self._documents.put(name + SPEC, spec)
         self._documents.delete(name + END)
 
     def end(self, name: str, error: str) -> None:

@@ -18,6 +18,7 @@ from distributed import get_worker
 from dataflow import batches
 from dataflow.samples import Sample
 from plexrl.errors import InputError, StoreError
+from plexrl.runtime.registry import check_there
 from plexrl.state.documents import open_documents
 from plexrl.state.places import below
 
@@ -39,10 +40,12 @@ class SampleLog:
     """
 
     def __init__(self, store: str | Path) -> None:
+        self._store = store
         self._where = below(store, "samples")
 
     def write(self, job: str, source: str, iteration: int, rows: Iterable[Row]) -> None:
         """Keep the rows of an iteration; those of an earlier attempt are replaced."""
+        check_there(self._store)
         lines = "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows)
         open_documents(self._where).put(_name(job, source, iteration), lines.encode())
 

@@ -74,7 +74,7 @@ def _job_status(
         iterations=entry.facts.iterations,
         phase=phase,
         waits_for=waits_for,
-        reward_first=_first_reward(oldest),
+        reward_first=_first_reward(chain(entry.earlier, oldest)),
         reward_last=_first_reward(reversed(iterations)),
         metrics={} if iterations.last is None else dict(iterations.last.metrics),
         iteration_s=iterations.mean_s,
@@ -107,6 +107,8 @@ def _phase(
     holder = tables.arbiter.holder(entry.group)
     if holder is not None and holder.function.job == name:
         return holder.function.op, ""
+    if entry.waits_for:
+        return "", entry.waits_for
     if name in reasons:
         return reasons[name]
     if name in moment.cpu_phases:

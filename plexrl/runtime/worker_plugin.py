@@ -22,12 +22,13 @@ from plexrl.clock import Clock, system_clock
 from plexrl.config import EngineConfig, StateConfig
 from plexrl.engines.protocol import ModelSource
 from plexrl.engines.remote import EngineProcess
-from plexrl.errors import ServiceError, StateError, StoreError
+from plexrl.errors import ServiceError, StateError, StoreAwayError, StoreError
 from plexrl.runtime import messages
 from plexrl.runtime.driver import JobDriver
 from plexrl.runtime.gate import group_of
+from plexrl.runtime.iteration_log import IterationLog
 from plexrl.runtime.messages import DriverEvent, pack, unpack
-from plexrl.runtime.registry import CANCELLED, JobRegistry, states_of
+from plexrl.runtime.registry import CANCELLED, JobRegistry, check_there, states_of
 from plexrl.runtime.sample_log import SampleLog
 from plexrl.runtime.starts import Stored, stored_versions
 from plexrl.runtime.streams import send_at_once
@@ -42,6 +43,9 @@ logger = logging.getLogger("plexrl.worker")
 
 LEASE_TIMEOUT_S = 60.0
 """Seconds a function waits for a cancelled one that still runs."""
+
+STORE_PAUSE_S = 2.0
+"""Seconds before a driver that starts again looks anew for a store that is away."""
 
 STOP_TIMEOUT_S = 5.0
 """Seconds a driver may take to end when it is told to."""
@@ -124,6 +128,7 @@ class _ServiceHost:
                 host_budget_bytes=state.host_budget_bytes,
                 pressure_timeout_s=state.pressure_timeout_s,
                 retain_versions=state.keep_durable,
+                max_unwritten=state.max_unwritten,
             ),
             start_engine=self._start_engine,
             current_id=_current_key,
@@ -174,6 +179,7 @@ class _ServiceHost:
             source,
             start_timeout_s=self._engines.start_timeout_s,
             call_timeout_s=self._engines.call_timeout_s,
+            heartbeat_timeout_s=self._engines.heartbeat_timeout_s,
         )
 
     def _report(self, report: Report) -> None:
@@ -221,8 +227,9 @@ class DriverHost:
     ) -> None:
         self._worker = worker
         self._clock = clock
-        self._registry = JobRegistry(state.store)
         self._store = state.store
+        self._registry = JobRegistry(state.store)
+        self._log = IterationLog(state.store)
         # The registry may lie at the other end of a network, and the loop answers heartbeats.
         self._clerk = clerk or ThreadPoolExecutor(1, thread_name_prefix="plexrl-registry")
         self._client: Client | None = None
@@ -242,9 +249,7 @@ class DriverHost:
 
     async def _run(self, drive: messages.Drive) -> None:
         try:
-            loop = asyncio.get_running_loop()
-            save = partial(self._registry.save, drive.name, drive.spec)
-            await loop.run_in_executor(self._clerk, save)
+            await self._save(drive)
             client = await self._ensure_client()
             driver = JobDriver(drive, client, self._send, self._clock, self._store)
             self._live[drive.name] = driver
@@ -256,6 +261,23 @@ class DriverHost:
             if self._drivers.get(drive.name) is asyncio.current_task():
                 del self._drivers[drive.name]
                 self._live.pop(drive.name, None)
+
+    async def _save(self, drive: messages.Drive) -> None:
+        """Note the job in the registry; one that ran before waits for a store that is away."""
+        loop = asyncio.get_running_loop()
+        while True:
+            try:
+                if drive.is_resumed:
+                    check_there(self._store)
+                save = partial(self._registry.save, drive.name, drive.spec)
+                await loop.run_in_executor(self._clerk, save)
+            except StoreAwayError as error:
+                if not drive.is_resumed:
+                    raise
+                self._send(messages.DriverWaits(drive.name, f"the store: {error}"))
+                await asyncio.sleep(STORE_PAUSE_S)
+            else:
+                return
 
     async def _ensure_client(self) -> Client:
         if self._client is None:
@@ -271,6 +293,8 @@ class DriverHost:
 
     def _send(self, event: DriverEvent) -> None:
         message = {"op": messages.DRIVER, "payload": pack(event)}
+        if isinstance(event, messages.IterationCommitted):
+            self._clerk.submit(_logged, self._log.append, event.record)
         if isinstance(event, messages.DriverEnded):
             # Told only once it is noted: who sees the end may read the registry.
             noted = self._clerk.submit(self._note_end, event.job, event.error)

@@ -15,6 +15,7 @@ from typing import Any
 from dataflow.calls import (
     Attached,
     AttachOptions,
+    Committed,
     Exported,
     ExportOptions,
     GenerateOptions,
@@ -37,6 +38,7 @@ from plexrl.errors import (
     LeaseError,
     ServiceError,
     StateError,
+    StoreAwayError,
     VersionFenceError,
 )
 from plexrl.services.models import (
@@ -202,6 +204,7 @@ class GroupService:
     def _attach(self, call: LLMCall, options: AttachOptions) -> Attached:
         """Open a model; its version 0 is read from the folder if nothing was committed."""
         model = self._open(call, options)
+        self._states.check_writable(call.job, call.model)
         known = self._states.latest(call.job, call.model)
         if known is not None:
             manifest = known
@@ -214,6 +217,11 @@ class GroupService:
             manifest.iteration,
             manifest.data_cursor,
             tuple(manifest.metrics.items()),
+            tuple(
+                Committed(past.iteration - 1, past.created_unix_s, tuple(past.metrics.items()))
+                for past in self._states.recent(call.job, call.model)
+                if past.iteration and past.metrics
+            ),
             is_new=known is None,
         )
 
@@ -273,7 +281,9 @@ class GroupService:
             except BaseException:
                 self._states.abandon(arena)
                 raise
-        manifest = replace(origin, ref=ref, seed=model.seed, created_unix_s=self._clock())
+        # What was measured on the way to it is the history of the other job.
+        fresh = {"seed": model.seed, "metrics": {}, "created_unix_s": self._clock()}
+        manifest = replace(origin, ref=ref, **fresh)
         self._states.commit(manifest, arena, durable=True, keep_versions=model.num_versions)
         return manifest
 
@@ -410,9 +420,11 @@ class GroupService:
 
     def prefetch(self, job: str, model: str) -> None:
         """Bring the newest version of a model to host memory, in the background."""
-        manifest = self._states.latest(job, model)
-        if manifest is not None:
-            self._states.prefetch(manifest.ref)
+        # A hint: what is wrong with the store shows again when the version is fetched.
+        with suppress(StoreAwayError):
+            manifest = self._states.latest(job, model)
+            if manifest is not None:
+                self._states.prefetch(manifest.ref)
 
     def yield_lease(self, function_id: str) -> None:
         """Let a rollout that holds the lease stop after the token it is at, and go on later."""

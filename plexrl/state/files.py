@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from plexrl.errors import StoreError
+from plexrl.errors import StoreAwayError, StoreError
 
 _REMEDIES = {
     errno.ENOSPC: "the disk is full: free space there, the write is repeated",
@@ -24,6 +24,25 @@ _REMEDIES = {
 }
 
 
+_MAY_PASS = frozenset(
+    {
+        errno.ENOSPC,
+        errno.EDQUOT,
+        errno.EFBIG,
+        errno.EROFS,
+        errno.EACCES,
+        errno.EPERM,
+        errno.EIO,
+        errno.ENXIO,
+        errno.ENODEV,
+        errno.ENOTCONN,
+        errno.ESTALE,
+        errno.ETIMEDOUT,
+    }
+)
+"""What somebody can repair while jobs wait: the store is the same afterwards."""
+
+
 @contextmanager
 def disk_errors(action: str, path: Path) -> Iterator[None]:
     """Turn an `OSError` inside the block into one `StoreError` that says what to do."""
@@ -31,7 +50,8 @@ def disk_errors(action: str, path: Path) -> Iterator[None]:
         yield
     except OSError as error:
         remedy = _REMEDIES.get(error.errno or 0, f"{error.strerror or error}")
-        raise StoreError(f"cannot {action} {path}: {remedy}") from error
+        kind = StoreAwayError if error.errno in _MAY_PASS else StoreError
+        raise kind(f"cannot {action} {path}: {remedy}") from error
 
 
 def write_at(fd: int, buffers: Sequence[bytes | memoryview], offset: int) -> int:
@@ -97,7 +117,8 @@ def write_file(path: Path, content: bytes, *, durable: bool) -> int:
 
 def write_file_atomically(path: Path, content: bytes, *, durable: bool) -> int:
     """Make a small file appear whole or not at all; returns bytes."""
-    draft = path.with_name(path.name + ".tmp")
+    # Named for the process: services of several groups open a new store at once.
+    draft = path.with_name(f"{path.name}.{os.getpid()}.tmp")
     written = write_file(draft, content, durable=durable)
     replace(draft, path)
     if durable:

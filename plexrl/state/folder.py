@@ -10,7 +10,7 @@ from pathlib import Path
 from urllib.parse import quote, unquote
 
 from plexrl.core.states import StateRef
-from plexrl.errors import StoreError
+from plexrl.errors import StoreAwayError, StoreError
 from plexrl.state import files
 
 FORMAT_VERSION = 2
@@ -157,6 +157,22 @@ class StoreFolder:
     def _write_marker(self) -> None:
         if not (self.root / MARKER).exists():
             files.write_file_atomically(self.root / MARKER, marker(), durable=self._durable)
+
+    def check_there(self) -> None:
+        """Check that the store has not gone away: unmounted, moved, deleted.
+
+        What is there then is no empty store, and nothing may be created in its place.
+
+        Raises
+        ------
+        StoreAwayError
+            Its marker is not there.
+        """
+        if not (self.root / MARKER).exists():
+            raise StoreAwayError(
+                f"the store {self.root} is not there any more; bring it back (mount it, or move "
+                "it to its place)"
+            )
 
     def claim(self, job: str) -> None:
         """Make sure that no other process writes this job, and clear what a crash left of it.

@@ -6,7 +6,7 @@ Every method wants `condition` held unless it says otherwise. Bytes are moved wi
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from threading import Condition
 
 from plexrl.clock import Clock
@@ -20,9 +20,24 @@ from plexrl.core.residency import (
     Row,
 )
 from plexrl.core.states import Manifest, StateRef, Tier, Traffic
-from plexrl.errors import IntegrityError, PressureError, StateError, VersionFenceError
+from plexrl.errors import (
+    IntegrityError,
+    PressureError,
+    StateError,
+    StoreAwayError,
+    VersionFenceError,
+)
 from plexrl.state.arena import Arena, ArenaPool
 from plexrl.state.store import Store
+
+
+@dataclass(frozen=True, slots=True)
+class Wait:
+    """Why a version cannot be made or fetched yet."""
+
+    reason: str
+    is_for_store: bool = False
+    """Whether a write to the store ends it."""
 
 
 class HostTier:
@@ -37,6 +52,8 @@ class HostTier:
         """Versions whose write somebody waits for to get room."""
         self.last_error: str | None = None
         """Of the background threads; None again after the next success."""
+        self.write_error: str | None = None
+        """Why the last write failed; None if it did not."""
         self.is_closed = False
         self.num_kept: dict[tuple[str, str], int] = {}
         """(job, model) → newest versions that stay reachable."""
@@ -88,24 +105,34 @@ class HostTier:
             self.urgent = tuple(refs)
             self.condition.notify_all()
 
-    def try_room(self, nbytes: int, later_than: StateRef | None = None) -> str | None:
+    def try_room(self, nbytes: int, later_than: StateRef | None = None) -> Wait | None:
         """Make room now if that is possible.
 
         Returns
         -------
-        str or None
-            None: there is room. Otherwise what it waits for.
+        Wait or None
+            None: there is room.
         """
         outcome = self.table.make_room(nbytes, later_than=later_than)
         if isinstance(outcome, NoRoom):
-            return outcome.reason
+            return Wait(outcome.reason)
         if isinstance(outcome, Room):
             for ref in outcome.evict:
                 self.vacate(ref, Move.EVICT)
             return None
         self.require_store(outcome.write)
         waits = f"it waits until {', '.join(map(str, outcome.write))} are in the store"
-        return f"{waits}; the last write failed: {self.last_error}" if self.last_error else waits
+        return Wait(waits, is_for_store=True)
+
+    def wait_of_backlog(self, job: str, model: str, limit: int) -> Wait | None:
+        """What a model waits for that has too many versions on their way to the store."""
+        rows = self.table.rows(
+            lambda row: (row.ref.job, row.ref.model) == (job, model) and row.must_store
+        )
+        if len(rows) < limit:
+            return None
+        waits = f"{len(rows)} versions of {job}/{model} are committed but not in the store yet"
+        return Wait(waits, is_for_store=True)
 
     def check_fence(self, ref: StateRef, stored: Sequence[int]) -> None:
         """Check that a version may be made.
@@ -161,18 +188,25 @@ class HostTier:
         if self.is_closed:
             raise StateError("the state manager is closed; open another one on the same store")
 
-    def wait(self, deadline_s: float, ref: StateRef, reason: str) -> None:
+    def wait(self, deadline_s: float, ref: StateRef, wait: Wait) -> None:
         """Wait until something changed.
 
         Raises
         ------
+        StoreAwayError
+            It waits for the store, and writes fail or take too long.
         PressureError
             The deadline is over.
         """
         left = deadline_s - self.clock()
+        if wait.is_for_store and (self.write_error or left <= 0):
+            # At once: who holds a group must not keep it while the store is away.
+            slow = "no write failed, but the store is too slow"
+            why = f"the last write failed: {self.write_error}" if self.write_error else slow
+            raise StoreAwayError(f"{wait.reason}; {why}")
         if left <= 0:
             raise PressureError(
-                f"no host memory for {ref}: {reason}; raise host_budget_bytes, or let fewer "
+                f"no host memory for {ref}: {wait.reason}; raise host_budget_bytes, or let fewer "
                 "jobs share the group"
             )
         self.condition.wait(left)

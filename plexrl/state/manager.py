@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from types import TracebackType
 
@@ -35,6 +36,12 @@ class Fetched:
     manifest: Manifest
 
 
+def _fetched(host: HostTier, ref: StateRef, source: Tier, start_s: float) -> Fetched:
+    manifest, arena = host.manifest(ref), host.arena(ref)
+    assert manifest is not None
+    return Fetched(arena, source, host.clock() - start_s, arena.nbytes, manifest)
+
+
 def _clear_padding(view: memoryview, layout: StateLayout) -> None:
     end = 0
     for start, nbytes in [*((s.offset, s.nbytes) for s in layout.slots), (layout.nbytes, 0)]:
@@ -62,6 +69,8 @@ class StateManager:
         reachable; None: all.
     retry_s, max_retry_s
         First and longest pause between attempts at a write that fails.
+    max_unwritten
+        Versions of a model that may be on their way to the store; `allocate` waits with more.
     """
 
     def __init__(
@@ -74,6 +83,7 @@ class StateManager:
         retain_versions: int | None = 2,
         retry_s: float = 0.1,
         max_retry_s: float = 5.0,
+        max_unwritten: int = 4,
         clock: Clock = system_clock,
     ):
         if keep_versions < 1 or (retain_versions is not None and retain_versions < 1):
@@ -86,6 +96,7 @@ class StateManager:
         self._clock = clock
         self._pressure_timeout_s = pressure_timeout_s
         self._keep_versions = keep_versions
+        self._max_unwritten = max_unwritten
         self._writer = WriteBehind(
             self._host, retain_versions=retain_versions, retry_s=retry_s, max_retry_s=max_retry_s
         )
@@ -137,6 +148,8 @@ class StateManager:
         PressureError
             There is no room and none came within the timeout, or there can be none: the
             message names the budget needed.
+        StoreAwayError
+            The store must take versions first, and fails to or takes too long.
         VersionFenceError
             This version or a newer one of the model is committed.
         """
@@ -148,13 +161,27 @@ class StateManager:
                 self._host.check_open()
                 self._host.check_fence(ref, stored)
                 self._host.check_budget(ref, nbytes)
-                reason = self._host.try_room(nbytes)
-                if reason is None:
+                backlog = self._host.wait_of_backlog(ref.job, ref.model, self._max_unwritten)
+                wait = backlog or self._host.try_room(nbytes)
+                if wait is None:
                     arena = self._host.seat(ref, Move.RESERVE, nbytes)
                     break
-                self._host.wait(deadline_s, ref, reason)
+                self._host.wait(deadline_s, ref, wait)
         _clear_padding(arena.view, layout)
         return arena
+
+    def check_writable(self, job: str, model: str) -> None:
+        """Check that a model may go on to its next version.
+
+        Raises
+        ------
+        StoreAwayError
+            Too many of its versions wait for a store that cannot be written.
+        """
+        with self._host.condition:
+            wait = self._host.wait_of_backlog(job, model, self._max_unwritten)
+            if wait is not None and self._host.write_error:
+                self._host.wait(self._clock(), StateRef(job, model, 0), wait)
 
     def commit(
         self, manifest: Manifest, arena: Arena, *, durable: bool, keep_versions: int | None = None
@@ -218,6 +245,8 @@ class StateManager:
             The stored bytes are damaged; `latest` gives the last good version.
         PressureError
             There is no room, and none came within the timeout.
+        StoreAwayError
+            The store cannot be used now, or must take versions first, and fails to.
         StoreError
             The version is in no tier, or the store cannot be read.
         """
@@ -234,24 +263,19 @@ class StateManager:
                     raise StateError(f"{ref} is not committed yet; fetch an older version")
                 if row.residence in COMMITTED_ON_HOST:
                     self._host.table.pin(ref)
-                    return self._fetched(ref, Tier.HOST, start)
+                    return _fetched(self._host, ref, Tier.HOST, start)
                 if row.residence is Residence.LOADING:
                     self._host.condition.wait()
                     continue
                 self._host.check_budget(ref, row.nbytes)
-                reason = self._host.try_room(row.nbytes)
-                if reason is not None:
-                    self._host.wait(deadline_s, ref, reason)
+                wait = self._host.try_room(row.nbytes)
+                if wait is not None:
+                    self._host.wait(deadline_s, ref, wait)
                     continue
                 arena = self._host.seat(ref, Move.LOAD, row.nbytes)
             self._host.load(ref, arena, pin=True)
             with self._host.condition:
-                return self._fetched(ref, Tier.STORE, start)
-
-    def _fetched(self, ref: StateRef, source: Tier, start_s: float) -> Fetched:
-        manifest, arena = self._host.manifest(ref), self._host.arena(ref)
-        assert manifest is not None
-        return Fetched(arena, source, self._clock() - start_s, arena.nbytes, manifest)
+                return _fetched(self._host, ref, Tier.STORE, start)
 
     def release(self, ref: StateRef) -> None:
         """End one use of a fetched version."""
@@ -299,6 +323,18 @@ class StateManager:
         if on_host and (not stored or stored[-1] <= on_host.ref.version):
             return on_host
         return self._store.latest(job, model) or on_host
+
+    def recent(self, job: str, model: str) -> tuple[Manifest, ...]:
+        """Manifests of the versions on host and in the store, oldest first; damaged ones not."""
+        with self._host.condition:
+            rows = self._host.table.rows(lambda row: (row.ref.job, row.ref.model) == (job, model))
+            held = {row.ref.version: self._host.manifest(row.ref) for row in rows}
+        found = {version: manifest for version, manifest in held.items() if manifest}
+        for version in self._store.versions(job, model):
+            if version not in found:
+                with suppress(StateError):
+                    found[version] = self._store.manifest(StateRef(job, model, version))
+        return tuple(found[version] for version in sorted(found))
 
     def manifest(self, ref: StateRef) -> Manifest:
         """Manifest of a committed version.

@@ -73,7 +73,7 @@ class WriteBehind:
         with host.condition:
             host.table.apply(ref, Move.WRITTEN)
             host.record(Tier.HOST, Tier.STORE, arena.nbytes, host.clock() - start)
-            host.last_error = None
+            host.last_error = host.write_error = None
             host.urgent = tuple(other for other in host.urgent if other != ref)
             self._num_failures = 0
             host.sweep()
@@ -98,7 +98,8 @@ class WriteBehind:
             if row and row.residence is Residence.WRITING:
                 host.table.apply(ref, Move.WRITE_FAILED)
             is_known = isinstance(error, StateError)
-            host.last_error = str(error) if is_known else f"writing {ref} raised {error!r}"
+            host.write_error = str(error) if is_known else f"writing {ref} raised {error!r}"
+            host.last_error = host.write_error
             host.condition.notify_all()
             pause_s = min(self._retry_s * 2**self._num_failures, self._max_retry_s)
             self._num_failures = min(self._num_failures + 1, 32)

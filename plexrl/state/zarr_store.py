@@ -137,6 +137,7 @@ class ZarrStore:
         spans = array_spans(manifest.layout, self._chunk_bytes)
         folder = self._folder.version_folder(ref)
         with self._changes, files.disk_errors(f"write {ref} to", folder):
+            self._folder.check_there()
             self._folder.claim(ref.job)
             if self.contains(ref):
                 check_same(self, manifest)
@@ -249,6 +250,7 @@ class ZarrStore:
                 raise self._quarantine(ref, error) from error
 
     def _quarantine(self, ref: StateRef, damage: IntegrityError) -> IntegrityError:
+        self._folder.check_there()
         folder = self._folder.version_folder(ref)
         if self._folder.read_only or not folder.exists():
             return IntegrityError(f"{ref} in {self._root}: {damage}; use an older version")
@@ -260,7 +262,14 @@ class ZarrStore:
         )
 
     def versions(self, job: str, model: str) -> tuple[int, ...]:
-        """Committed versions of a model, oldest first."""
+        """Committed versions of a model, oldest first.
+
+        Raises
+        ------
+        StoreAwayError
+            The whole store is not there.
+        """
+        self._folder.check_there()
         return self._folder.versions(job, model)
 
     def latest(self, job: str, model: str) -> Manifest | None:

@@ -78,4 +78,9 @@ def test_a_new_cluster_on_the_same_store_goes_on(small_job, expected, host_budge
         run = second.submit(job, resume=True)
         assert run.result(TIMEOUT_S).state == "finished"
         assert run.export(tmp_path / "job") == expected
-        assert run.metrics()[0]["iteration"] >= 2
+        rows = run.metrics()
+        assert [row["iteration"] for row in rows] == list(range(ITERATIONS))
+        assert [row["started_s"] < 0 for row in rows] == sorted(
+            (row["started_s"] < 0 for row in rows), reverse=True
+        )
+        assert all("reward_mean" in row for row in rows)

@@ -1,19 +1,23 @@
 import os
 import select
 import signal
+import socket
 import subprocess
 import sys
 import textwrap
 import threading
+import time
 
 import pytest
 
 from dataflow.calls import TrainOptions
+from plexrl.engines import process
 from plexrl.engines.child_environment import child_environment
+from plexrl.engines.frames import dumps, receive, send, send_beat
 from plexrl.engines.protocol import Break, ModelSource
 from plexrl.engines.remote import EngineProcess
 from plexrl.engines.torch_engine import TorchEngine
-from plexrl.errors import EngineError, ModelFolderError
+from plexrl.errors import EngineDiedError, EngineError, ModelFolderError
 from tests.plexrl.engines.conformance import *  # noqa: F403
 from tests.plexrl.engines.conformance import KEY, OPTIONS, PROMPTS, Rig
 
@@ -118,6 +122,40 @@ def test_a_stopped_engine_is_killed_at_the_time_limit(base_folder):
         with pytest.raises(EngineError, match=r"did not answer weights_sha256 within 0.2 s"):
             engine.weights_sha256()
         assert not engine.is_alive
+
+
+def test_a_stopped_engine_is_killed_when_it_gives_no_sign_of_life(base_folder):
+    with EngineProcess(ModelSource(base_folder), heartbeat_timeout_s=0.2) as engine:
+        os.kill(engine.pid, signal.SIGSTOP)
+        with pytest.raises(EngineDiedError, match=r"no sign of life for 0.2 s during weights_sha"):
+            engine.weights_sha256()
+        assert not engine.is_alive
+
+
+def test_signs_of_life_are_no_replies_and_reset_the_patience():
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        send_beat(theirs)
+        send_beat(theirs)
+        send(theirs, dumps("reply"))
+        assert receive(ours, time.monotonic() + 60.0, 10.0) == "reply"
+        with pytest.raises(TimeoutError):
+            receive(ours, time.monotonic() + 60.0, 0.01)
+
+
+def test_an_engine_beats_while_it_computes_and_only_then(monkeypatch):
+    ours, theirs = socket.socketpair()
+    monkeypatch.setattr(process, "BEAT_S", 0.001)
+    with ours, theirs:
+        heart = process.Heart(theirs)
+        heart.begin()
+        ours.settimeout(10.0)
+        assert ours.recv(8) == bytes(8)
+        heart.reply(dumps("reply"))
+        assert receive(ours, time.monotonic() + 60.0) == "reply"
+        ours.settimeout(0.05)
+        with pytest.raises(TimeoutError):
+            ours.recv(1)
 
 
 def test_a_child_that_does_not_come_up_is_killed_at_the_time_limit(base_folder):

@@ -6,7 +6,14 @@ from threading import Thread
 import pytest
 
 from plexrl.core.states import StateRef, Tier
-from plexrl.errors import IntegrityError, PressureError, StateError, StoreError, VersionFenceError
+from plexrl.errors import (
+    IntegrityError,
+    PressureError,
+    StateError,
+    StoreAwayError,
+    StoreError,
+    VersionFenceError,
+)
 from plexrl.state.checksums import digest_of
 from plexrl.state.manager import StateManager
 from tests.plexrl.state.stores import HeldStore
@@ -191,10 +198,33 @@ def test_pressure_tells_why_writes_do_not_help(open_manager, make, states, held)
     held.wait_noted_failure()
     with pytest.raises(StoreError, match="last failure: cannot write: the disk is full"):
         manager.wait_durable(ref_of("a", 0), 0)
-    with pytest.raises(PressureError, match="the last write failed: cannot write: the disk"):
+    with pytest.raises(StoreAwayError, match="the last write failed: cannot write: the disk"):
         manager.allocate(ref_of("b", 0), states.layout)
     held.num_failures_left = 0
     manager.wait_durable(ref_of("a", 0), 60)
+
+
+def test_a_model_goes_on_until_so_many_versions_wait_for_the_store(
+    open_manager, make, states, held
+):
+    manager = open_manager(4, pressure_timeout_s=0, max_unwritten=2)
+    held.num_failures_left = 1_000_000
+    manager.check_writable("a", "actor")
+    make(manager, ref_of("a", 0))
+    held.wait_noted_failure()
+    manager.check_writable("a", "actor")
+    make(manager, ref_of("a", 1))
+    for refused in (
+        lambda: manager.allocate(ref_of("a", 2), states.layout),
+        lambda: manager.check_writable("a", "actor"),
+    ):
+        with pytest.raises(StoreAwayError, match=r"2 versions of a/actor .*: cannot write: the"):
+            refused()
+    manager.check_writable("b", "actor")
+    held.num_failures_left = 0
+    manager.wait_durable(ref_of("a", 1), 60)
+    manager.check_writable("a", "actor")
+    manager.abandon(manager.allocate(ref_of("a", 2), states.layout))
 
 
 def test_a_budget_that_can_never_do_is_refused_at_once_with_the_one_needed(
