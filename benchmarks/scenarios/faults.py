@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 
 from benchmarks.contract import BenchmarkResult, Progress
-from benchmarks.faults import state
+from benchmarks.faults import disks, rows, state
+from benchmarks.faults.toll import Toll
+from benchmarks.faults.victims import Moment
 
 SEED = 0
 
@@ -26,8 +28,38 @@ def state_faults(quick: bool, progress: Progress) -> Mapping[str, float]:
     }
 
 
-ROWS: dict[str, Row] = {"state": state_faults}
-"""Part → what injects its faults; figures of the same name are added up."""
+def live(
+    name: str, strike: rows.Strike, moments: Sequence[Moment], num: int, num_quick: int
+) -> Row:
+    """A row whose faults strike a cluster at work."""
+
+    def run(quick: bool, progress: Progress) -> Mapping[str, float]:
+        toll = Toll(name, progress)
+        rows.strike_while_jobs_run(toll, strike, moments, num_quick if quick else num, SEED)
+        return toll.figures()
+
+    return run
+
+
+def store_faults(quick: bool, progress: Progress) -> Mapping[str, float]:
+    """A store that is full, read-only, gone or slow while jobs run."""
+    toll = Toll("store", progress)
+    figures = disks.strike(toll, 1 if quick else 3)
+    return {**toll.figures(), **figures, "kills": 0.0}
+
+
+ANY = (Moment.ANY,)
+ROWS: dict[str, Row] = {
+    "state": state_faults,
+    "engine": live("engine", rows.strike_engine, rows.EVERYWHERE, 35, 7),
+    "engine_stuck": live("engine_stuck", rows.stop_engine, rows.EVERYWHERE, 7, 2),
+    "group_worker": live("group_worker", rows.strike_group_worker, rows.EVERYWHERE, 28, 4),
+    "ordinary_worker": live("ordinary_worker", rows.strike_ordinary_worker, rows.EVERYWHERE, 28, 4),
+    "store": store_faults,
+    "solver": live("solver", rows.strike_solver, ANY, 20, 3),
+    "reward": live("reward", rows.strike_reward, ANY, 60, 8),
+}
+"""Row → what injects its faults; figures of the same name are added up."""
 
 
 def run(quick: bool, progress: Progress, only: str | None = None) -> BenchmarkResult:

@@ -1,0 +1,196 @@
+"""Rows of the table of failures whose processes belong to one cluster on this machine."""
+
+from __future__ import annotations
+
+import random
+import signal
+import time
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from itertools import cycle
+
+import psutil
+
+import plexrl
+from benchmarks.faults import victims
+from benchmarks.faults.jobs import Yard, yard
+from benchmarks.faults.toll import Toll
+from benchmarks.faults.victims import Moment, Scene, active
+
+PAUSE_S = 0.6
+"""Longest random pause before a kill: a few iterations of all jobs."""
+EVERYWHERE = (
+    Moment.ANY,
+    Moment.ROLLOUT,
+    Moment.TRAIN,
+    Moment.COMMIT,
+    Moment.ATTACH,
+    Moment.BETWEEN,
+    Moment.PREFETCH,
+)
+
+KINDS = {victims.VERIFIER: "verifier", victims.TOOL: "tool"}
+"""Word in the command line of a child → what it is."""
+
+Strike = Callable[["Site", Moment], "Hit | None"]
+"""Hurts something; None if it was not there to be hurt."""
+
+
+@dataclass(frozen=True, slots=True)
+class Hit:
+    """One fault."""
+
+    moment: str
+    jobs: frozenset[str]
+    """Jobs that must recover from it."""
+    at_s: float
+    """On the clock of `time.monotonic`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Site:
+    """A cluster with jobs, in which faults strike."""
+
+    yard: Yard
+    cluster: plexrl.LocalCluster
+    name: str
+    chance: random.Random
+
+    def busy_group(self) -> tuple[Scene, frozenset[str]] | None:
+        """A group with jobs that has a worker, and those jobs; None if there is none now."""
+        status = self.cluster.status()
+        jobs = active(status)
+        groups = [
+            g for g in status.groups if g.worker and any(j.group == g.name for j in jobs.values())
+        ]
+        if not groups:
+            return None
+        group = self.chance.choice(groups)
+        try:
+            pid = victims.pid_of(self.cluster, group.worker)
+        except (OSError, ValueError, KeyError):
+            return None
+        scene = Scene(self.cluster, self.yard.scratch(self.name), group.name, pid)
+        return scene, frozenset(name for name, job in jobs.items() if job.group == group.name)
+
+    def ordinary_workers(self) -> list[str]:
+        """Addresses of the workers without a group."""
+        groups = {group.worker for group in self.cluster.status().groups}
+        workers = self.cluster.client.scheduler_info(n_workers=-1)["workers"]
+        return sorted(set(workers) - groups)
+
+
+def strike_engine(site: Site, moment: Moment) -> Hit | None:
+    """Kill the engine of a group."""
+    return _strike_engine(site, moment, signal.SIGKILL)
+
+
+def stop_engine(site: Site, moment: Moment) -> Hit | None:
+    """Stop the engine of a group: it lives, but does nothing any more."""
+    return _strike_engine(site, moment, signal.SIGSTOP)
+
+
+def _strike_engine(site: Site, moment: Moment, number: signal.Signals) -> Hit | None:
+    found = site.busy_group()
+    if found is None:
+        return None
+    scene, jobs = found
+    engine = victims.soon(lambda: victims.children(scene.worker_pid, victims.ENGINE), 5.0)
+    if engine is None:
+        return None
+    came = scene.wait(moment)
+    return _send(engine, number, moment if came else Moment.ANY, jobs)
+
+
+def strike_group_worker(site: Site, moment: Moment) -> Hit | None:
+    """Kill the worker of a group; its nanny starts another."""
+    found = site.busy_group()
+    if found is None:
+        return None
+    scene, jobs = found
+    came = scene.wait(moment)
+    worker = psutil.Process(scene.worker_pid)
+    return _send(worker, signal.SIGKILL, moment if came else Moment.ANY, jobs)
+
+
+def strike_ordinary_worker(site: Site, moment: Moment) -> Hit | None:
+    """Kill a worker with drivers, rewards and tools."""
+    found, workers = site.busy_group(), site.ordinary_workers()
+    if found is None or not workers:
+        return None
+    try:
+        pid = victims.pid_of(site.cluster, site.chance.choice(workers))
+    except (OSError, ValueError, KeyError):
+        return None
+    came = found[0].wait(moment)
+    jobs = frozenset(active(site.cluster.status()))
+    return _send(psutil.Process(pid), signal.SIGKILL, moment if came else Moment.ANY, jobs)
+
+
+def strike_solver(site: Site, moment: Moment) -> Hit | None:
+    """Kill the child that solves."""
+    del moment
+    me = psutil.Process().pid
+    child = victims.soon(lambda: victims.children(me, victims.SOLVER), 3.0)
+    if child is None:
+        return None
+    time.sleep(site.chance.uniform(0, 0.5))
+    return _send(child, signal.SIGKILL, Moment.ANY, frozenset(active(site.cluster.status())))
+
+
+def strike_reward(site: Site, moment: Moment) -> Hit | None:
+    """Kill a process that judges or computes for a sample."""
+    del moment
+    word = site.chance.choice(list(KINDS))
+    try:
+        pids = [victims.pid_of(site.cluster, worker) for worker in site.ordinary_workers()]
+    except (OSError, ValueError, KeyError):
+        return None
+    child = victims.soon(lambda: [c for pid in pids for c in victims.children(pid, word)], 2.0)
+    if child is None:
+        return None
+    return _send(
+        child, signal.SIGKILL, "verifier" if word == victims.VERIFIER else "tool", frozenset()
+    )
+
+
+def _send(
+    process: psutil.Process, number: signal.Signals, moment: str, jobs: frozenset[str]
+) -> Hit | None:
+    with suppress(psutil.NoSuchProcess):
+        process.send_signal(number)
+        return Hit(str(moment), jobs, time.monotonic())
+    return None
+
+
+def strike_while_jobs_run(
+    toll: Toll, strike: Strike, moments: Sequence[Moment], num_kills: int, seed: int
+) -> None:
+    """Run jobs, round after round, until so many faults have struck; audit every job."""
+    ground, store = yard(), f"{toll.row}-store"
+    upcoming = cycle(moments)
+    with ground.cluster(store) as cluster:
+        site = Site(ground, cluster, store, random.Random(f"{toll.row} {seed}"))
+        round_index = 0
+        while toll.kills.total() < num_kills:
+            jobs = ground.jobs(f"{toll.row}-{round_index}")
+            runs = [(job, cluster.submit(job)) for job in jobs]
+            _strike_round(site, strike, upcoming, toll, num_kills)
+            toll.audit(ground, runs)
+            round_index += 1
+        toll.num_plugin_errors += cluster.status().num_errors
+
+
+def _strike_round(
+    site: Site, strike: Strike, moments: Iterable[Moment], toll: Toll, num_kills: int
+) -> None:
+    while toll.kills.total() < num_kills and active(site.cluster.status()):
+        moment = next(iter(moments))
+        if moment is Moment.ANY:
+            time.sleep(site.chance.uniform(0, PAUSE_S))
+        hit = strike(site, moment)
+        if hit is not None:
+            toll.kills[hit.moment] += 1
+            toll.progress(f"{toll.row}: {toll.kills.total()} of {num_kills}, {hit.moment}")
+            toll.note_recovery(site.cluster, hit.jobs, hit.at_s)

@@ -1,0 +1,100 @@
+"""What kills cost: counts over one row of the table of failures."""
+
+from __future__ import annotations
+
+import statistics
+import time
+from collections import Counter
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+
+import plexrl
+from benchmarks.contract import Progress
+from benchmarks.faults.jobs import ITERATIONS, RESULT_TIMEOUT_S, Yard
+from benchmarks.faults.victims import active
+from dataflow.jobs import JobSpec
+from plexrl.runtime.client import Run
+
+RECOVERY_TIMEOUT_S = 120.0
+POLL_S = 0.02
+
+
+@dataclass(slots=True)
+class Toll:
+    """Counts of one row."""
+
+    row: str
+    progress: Progress
+    kills: Counter[str] = field(default_factory=Counter)
+    """Moment → kills."""
+    recovery_s: list[float] = field(default_factory=list)
+    num_lost_or_doubled: int = 0
+    num_hangs: int = 0
+    num_unequal: int = 0
+    num_unfinished: int = 0
+    num_plugin_errors: int = 0
+
+    def note_recovery(
+        self, cluster: plexrl.LocalCluster, names: Collection[str], struck_s: float
+    ) -> None:
+        """Wait until every job has committed one more iteration, or ended."""
+        before = {n: job.iteration for n, job in active(cluster.status()).items() if n in names}
+        if not before:
+            return
+        deadline_s = time.monotonic() + RECOVERY_TIMEOUT_S
+        while True:
+            now = active(cluster.status())
+            late = [name for name, n in before.items() if name in now and now[name].iteration <= n]
+            if not late:
+                self.recovery_s.append(time.monotonic() - struck_s)
+                return
+            if time.monotonic() > deadline_s:
+                self.num_hangs += 1
+                for name in late:
+                    self.progress(f"{self.row}: {name} hangs: {now[name]}")
+                return
+            time.sleep(POLL_S)
+
+    def audit(self, yard: Yard, runs: Sequence[tuple[JobSpec, Run]]) -> None:
+        """Wait for the jobs, and compare what they did and learned with undisturbed ones."""
+        for job, run in runs:
+            try:
+                status = run.wait(RESULT_TIMEOUT_S)
+            except TimeoutError as error:
+                self.num_hangs += 1
+                self.progress(f"{self.row}: {error}")
+                run.cancel()
+                continue
+            if status.state != "finished":
+                self.num_unfinished += 1
+                self.progress(f"{self.row}: {job.name} {status.state}: {status.error}")
+                continue
+            done = Counter(int(row["iteration"]) for row in run.metrics())
+            self.check(job, done, run.export(yard.scratch(f"export-{job.name}")), yard)
+
+    def check(self, job: JobSpec, done: Mapping[int, int], weights_sha256: str, yard: Yard) -> None:
+        """Compare one finished job with its undisturbed run."""
+        wrong = [index for index in range(ITERATIONS) if done.get(index) != 1]
+        wrong += [index for index in done if not 0 <= index < ITERATIONS]
+        if wrong:
+            self.num_lost_or_doubled += len(wrong)
+            self.progress(f"{self.row}: {job.name} lost or doubled {wrong}: {dict(done)}")
+        if weights_sha256 != yard.expected(job):
+            self.num_unequal += 1
+            self.progress(f"{self.row}: {job.name} learned something else")
+
+    def figures(self) -> dict[str, float]:
+        """Totals under their common names, and what is the row's own."""
+        recovery_s = self.recovery_s or [0.0]
+        return {
+            "kills": float(self.kills.total()),
+            "faults_injected": float(self.kills.total()),
+            "iterations_lost_or_doubled": float(self.num_lost_or_doubled),
+            "hangs": float(self.num_hangs),
+            "weights_unequal": float(self.num_unequal),
+            "jobs_unfinished": float(self.num_unfinished),
+            "plugin_errors": float(self.num_plugin_errors),
+            f"{self.row}_recovery_median_s": statistics.median(recovery_s),
+            f"{self.row}_recovery_max_s": max(recovery_s),
+            **{f"{self.row}_kills_{moment}": float(n) for moment, n in sorted(self.kills.items())},
+        }

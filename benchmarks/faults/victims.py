@@ -1,0 +1,143 @@
+"""Finds the processes of a cluster at work, and the moments at which they are killed."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
+
+import psutil
+
+import plexrl
+from plexrl.core.status import ClusterStatus, GroupStatus, JobStatus
+
+POLL_S = 0.004
+"""Between looks: a phase of these jobs takes tens of milliseconds."""
+MOMENT_TIMEOUT_S = 10.0
+"""A moment that does not come in this time is not waited for any longer."""
+
+ENGINE = "plexrl.engines.process"
+SOLVER = "solver.cpsat.child"
+VERIFIER = "leave_with_parent"
+TOOL = "RLIMIT_FSIZE"
+"""What the command line of each kind of child has in it."""
+
+
+class Moment(StrEnum):
+    """When a process is killed."""
+
+    ANY = "any"
+    """After a random pause."""
+    ROLLOUT = "rollout"
+    TRAIN = "train"
+    COMMIT = "commit"
+    """While a version is being written to the store."""
+    BETWEEN = "between"
+    """While no function holds the group."""
+    PREFETCH = "prefetch"
+    """While a version is being read from the store."""
+    ATTACH = "attach"
+    """While the models of a job are being opened."""
+
+
+@dataclass(frozen=True, slots=True)
+class Scene:
+    """What can be looked at while waiting for a moment."""
+
+    cluster: plexrl.LocalCluster
+    store: Path
+    group: str
+    """Group that is about to lose something."""
+    worker_pid: int
+    """Process of its worker."""
+
+    def is_now(self, moment: Moment) -> bool:
+        """Whether this is the moment."""
+        match moment:
+            case Moment.ANY:
+                return True
+            case Moment.COMMIT:
+                return _is_half_written(self.store)
+            case Moment.PREFETCH:
+                return _reads_chunks(self.worker_pid)
+        held = group_status(self.cluster.status(), self.group).function
+        match moment:
+            case Moment.BETWEEN:
+                return not held
+            case Moment.ATTACH:
+                return ".sync." in held
+        return f".{moment}." in held
+
+    def wait(self, moment: Moment) -> bool:
+        """Wait for the moment; returns whether it came."""
+        deadline_s = time.monotonic() + MOMENT_TIMEOUT_S
+        while not self.is_now(moment):
+            if time.monotonic() > deadline_s:
+                return False
+            time.sleep(POLL_S)
+        return True
+
+
+def _is_half_written(store: Path) -> bool:
+    return any(
+        not (version / "zarr.json").exists() for version in (store / "states").glob("*/*/v*")
+    )
+
+
+def _reads_chunks(pid: int) -> bool:
+    folder = Path(f"/proc/{pid}/fd")
+    try:
+        links = [str(entry.readlink()) for entry in folder.iterdir()]
+    except OSError:
+        return False
+    return any("/c/" in link for link in links)
+
+
+def group_status(status: ClusterStatus, name: str) -> GroupStatus:
+    """Status of one group; an idle one while it has no worker."""
+    for group in status.groups:
+        if group.name == name:
+            return group
+    return GroupStatus(name, "", "", "", 0.0, 0.0, 0, (), 0, 0, {})
+
+
+def active(status: ClusterStatus) -> Mapping[str, JobStatus]:
+    """Jobs that have not ended, by name."""
+    return {job.name: job for job in status.jobs if not job.state.is_terminal}
+
+
+def pid_of(cluster: plexrl.LocalCluster, worker: str) -> int:
+    """Process of a worker."""
+    (pid,) = cluster.client.run(os.getpid, workers=[worker]).values()
+    return int(pid)
+
+
+def children(pid: int, word: str) -> list[psutil.Process]:
+    """Children of a process whose command line has this word."""
+    return list(_with_word(psutil.Process(pid).children(), word))
+
+
+def _with_word(processes: list[psutil.Process], word: str) -> Iterator[psutil.Process]:
+    for process in processes:
+        try:
+            if any(word in part for part in process.cmdline()):
+                yield process
+        except psutil.Error:
+            continue
+
+
+def soon(find: Callable[[], list[psutil.Process]], timeout_s: float) -> psutil.Process | None:
+    """First process that shows up; None if none does in time."""
+    deadline_s = time.monotonic() + timeout_s
+    while time.monotonic() < deadline_s:
+        try:
+            found = find()
+        except psutil.Error:
+            found = []
+        if found:
+            return found[0]
+        time.sleep(POLL_S)
+    return None
