@@ -282,7 +282,7 @@ class JobDriver:
                 "go on there with resume=True (plexrl resume STORE), or choose another name or "
                 "store"
             )
-        if not first.iteration:
+        if first.is_new or not first.iteration:
             # Of a run under this name that committed nothing.
             await asyncio.to_thread(self._samples.forget, self.job)
             await asyncio.to_thread(self._log.forget, self.job)

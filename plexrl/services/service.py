@@ -282,8 +282,9 @@ class GroupService:
                 self._states.abandon(arena)
                 raise
         # What was measured on the way to it is the history of the other job.
-        fresh = {"seed": model.seed, "metrics": {}, "created_unix_s": self._clock()}
-        manifest = replace(origin, ref=ref, **fresh)
+        manifest = replace(
+            origin, ref=ref, seed=model.seed, metrics={}, created_unix_s=self._clock()
+        )
         self._states.commit(manifest, arena, durable=True, keep_versions=model.num_versions)
         return manifest
 

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from datetime import timedelta
 from typing import Any
 
-from plexrl.errors import StoreError
+from plexrl.errors import StoreAwayError, StoreError
 
 
 def _obstore() -> Any:  # noqa: ANN401
@@ -70,7 +70,7 @@ class Bucket:
 
     @contextmanager
     def errors(self, action: str, key: str) -> Iterator[None]:
-        """Turn an error of the service inside the block into one `StoreError`."""
+        """Turn an error of the service inside the block into one `StoreAwayError`."""
         kinds = self._obstore.exceptions
         try:
             yield
@@ -79,7 +79,7 @@ class Bucket:
         except (kinds.NotFoundError, FileNotFoundError) as error:
             raise FileNotFoundError(key) from error
         except (kinds.BaseError, OSError) as error:
-            raise StoreError(
+            raise StoreAwayError(
                 f"cannot {action} {self.url}/{key}: {_brief(error)}; check the URL, the "
                 "credentials and the network, then try again"
             ) from error
