@@ -33,6 +33,8 @@ class Toll:
     num_unequal: int = 0
     num_unfinished: int = 0
     num_plugin_errors: int = 0
+    num_left: int = 0
+    """Processes that outlived those that started them."""
 
     def note_recovery(
         self, cluster: plexrl.LocalCluster, names: Collection[str], struck_s: float
@@ -94,6 +96,7 @@ class Toll:
             "weights_unequal": float(self.num_unequal),
             "jobs_unfinished": float(self.num_unfinished),
             "plugin_errors": float(self.num_plugin_errors),
+            "processes_left": float(self.num_left),
             f"{self.row}_recovery_median_s": statistics.median(recovery_s),
             f"{self.row}_recovery_max_s": max(recovery_s),
             **{f"{self.row}_kills_{moment}": float(n) for moment, n in sorted(self.kills.items())},

@@ -60,7 +60,7 @@ class Scene:
             case Moment.ANY:
                 return True
             case Moment.COMMIT:
-                return _is_half_written(self.store)
+                return is_half_written(self.store)
             case Moment.PREFETCH:
                 return _reads_chunks(self.worker_pid)
         held = group_status(self.cluster.status(), self.group).function
@@ -81,7 +81,8 @@ class Scene:
         return True
 
 
-def _is_half_written(store: Path) -> bool:
+def is_half_written(store: Path) -> bool:
+    """Whether a version is being written right now, or was when its writer died."""
     return any(
         not (version / "zarr.json").exists() for version in (store / "states").glob("*/*/v*")
     )

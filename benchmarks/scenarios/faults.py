@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 
 from benchmarks.contract import BenchmarkResult, Progress
-from benchmarks.faults import disks, rows, state
+from benchmarks.faults import clients, disks, lives, rows, state
 from benchmarks.faults.toll import Toll
 from benchmarks.faults.victims import Moment
 
@@ -41,6 +41,20 @@ def live(
     return run
 
 
+def scheduler_kills(quick: bool, progress: Progress) -> Mapping[str, float]:
+    """The process of scheduler and nannies is killed, and what it ran is resumed."""
+    toll = Toll("scheduler", progress)
+    lives.strike(toll, 1 if quick else 9, SEED)
+    return toll.figures()
+
+
+def client_kills(quick: bool, progress: Progress) -> Mapping[str, float]:
+    """Clients are killed around their submission."""
+    toll = Toll("client", progress)
+    clients.strike(toll, 2 if quick else 20, SEED)
+    return toll.figures()
+
+
 def store_faults(quick: bool, progress: Progress) -> Mapping[str, float]:
     """A store that is full, read-only, gone or slow while jobs run."""
     toll = Toll("store", progress)
@@ -56,6 +70,8 @@ ROWS: dict[str, Row] = {
     "group_worker": live("group_worker", rows.strike_group_worker, rows.EVERYWHERE, 28, 4),
     "ordinary_worker": live("ordinary_worker", rows.strike_ordinary_worker, rows.EVERYWHERE, 28, 4),
     "store": store_faults,
+    "scheduler": scheduler_kills,
+    "client": client_kills,
     "solver": live("solver", rows.strike_solver, ANY, 20, 3),
     "reward": live("reward", rows.strike_reward, ANY, 60, 8),
 }
