@@ -5,7 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -20,6 +20,7 @@ SLOW_S = 0.05
 NOTICE_S = 240.0
 """Seconds within which every job must wait for the store, with the reason to be seen."""
 POLL_S = 0.05
+KINDS = ("full", "read_only", "gone", "slow")
 _WRITE: Any = os.pwritev
 
 
@@ -69,13 +70,13 @@ def _gone(store: Path) -> Iterator[None]:
         away.rename(store)
 
 
-def strike(toll: Toll, num_rounds: int) -> Mapping[str, float]:
+def strike(toll: Toll, num_rounds: int, kinds: Sequence[str] = KINDS) -> Mapping[str, float]:
     """Run jobs while the store misbehaves in each way; audit every job."""
     ground, name = yard(), f"{toll.row}-store"
     num_unexplained = 0
     with ground.cluster(name) as cluster:
         for index in range(num_rounds):
-            for kind in ("full", "read_only", "gone", "slow"):
+            for kind in kinds:
                 jobs = ground.jobs(f"{toll.row}-{kind}{index}")
                 runs = [(job, cluster.submit(job)) for job in jobs]
                 _wait_until_all_have_begun(cluster)

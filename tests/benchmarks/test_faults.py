@@ -3,7 +3,9 @@
 import pytest
 
 from benchmarks import __main__ as runner
-from benchmarks.faults import state
+from benchmarks.faults import clients, disks, lives, rows, state
+from benchmarks.faults.toll import Toll
+from benchmarks.faults.victims import Moment
 from plexrl.state import partial, version_files
 
 
@@ -47,3 +49,47 @@ def test_a_store_that_loses_versions_is_found_out(monkeypatch):
 def test_an_unknown_part_is_bad_input(capsys, arguments, told):
     assert runner.main(arguments) == 2
     assert told in capsys.readouterr().err
+
+
+def say(_what):
+    """Progress nobody reads."""
+
+
+def assert_nothing_happened(toll):
+    assert toll.kills.total() > 0
+    counts = (toll.num_lost_or_doubled, toll.num_hangs, toll.num_unequal, toll.num_unfinished)
+    assert counts == (0, 0, 0, 0)
+    assert (toll.num_plugin_errors, toll.num_left) == (0, 0)
+
+
+@pytest.mark.slow
+def test_kills_of_every_kind_of_child_cost_no_iteration_and_change_no_bit():
+    toll = Toll("children", say)
+    strikes = (rows.strike_engine, rows.strike_reward, rows.strike_solver)
+
+    def one_of_each(site, moment):
+        return strikes[toll.kills.total()](site, moment)
+
+    rows.strike_while_jobs_run(toll, one_of_each, [Moment.TRAIN], 3, seed=0)
+    assert_nothing_happened(toll)
+
+
+@pytest.mark.slow
+def test_a_killed_scheduler_takes_its_workers_along_and_its_jobs_are_resumed():
+    toll = Toll("scheduler", say)
+    lives.strike(toll, 1, seed=0)
+    assert_nothing_happened(toll)
+
+
+@pytest.mark.slow
+def test_jobs_of_a_killed_client_go_on():
+    toll = Toll("client", say)
+    clients.strike(toll, 1, seed=0)
+    assert_nothing_happened(toll)
+
+
+@pytest.mark.slow
+def test_jobs_wait_for_a_store_that_is_full_or_gone_and_say_so():
+    toll = Toll("store", say)
+    assert disks.strike(toll, 1, ("full", "gone")) == {"pauses_without_reason": 0.0}
+    assert_nothing_happened(toll)
