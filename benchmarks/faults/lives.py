@@ -66,11 +66,7 @@ def _one_life(toll: Toll, store: Path, arguments: Sequence[str], chance: random.
         process.send_signal(signal.SIGKILL)
         process.wait()
     toll.kills[moment] += 1
-    _, left = psutil.wait_procs(family, GONE_TIMEOUT_S)
-    for orphan in left:
-        toll.num_left += 1
-        toll.progress(f"{toll.row}: {orphan} outlived its scheduler")
-        orphan.kill()
+    toll.count_left(family, GONE_TIMEOUT_S)
 
 
 def _wait_for_moment(store: Path, chance: random.Random) -> str:

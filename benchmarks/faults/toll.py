@@ -8,6 +8,8 @@ from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
+import psutil
+
 import plexrl
 from benchmarks.contract import Progress
 from benchmarks.faults.jobs import ITERATIONS, RESULT_TIMEOUT_S, Yard
@@ -36,8 +38,15 @@ class Toll:
     num_left: int = 0
     """Processes that outlived those that started them."""
 
+    def count_left(self, processes: Sequence[psutil.Process], timeout_s: float) -> None:
+        """Wait until all these have ended; count those that have not, and end them."""
+        for process in psutil.wait_procs(processes, timeout_s)[1]:
+            self.num_left += 1
+            self.progress(f"{self.row}: {process} outlived what started it")
+            process.kill()
+
     def note_recovery(
-        self, cluster: plexrl.LocalCluster, names: Collection[str], struck_s: float
+        self, cluster: plexrl.Cluster, names: Collection[str], struck_s: float
     ) -> None:
         """Wait until every job has committed one more iteration, or ended."""
         before = {n: job.iteration for n, job in active(cluster.status()).items() if n in names}

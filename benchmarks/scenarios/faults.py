@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 
 from benchmarks.contract import BenchmarkResult, Progress
-from benchmarks.faults import clients, disks, lives, rows, state
+from benchmarks.faults import clients, disks, lives, rows, separate, state
 from benchmarks.faults.toll import Toll
 from benchmarks.faults.victims import Moment
 
@@ -48,6 +48,13 @@ def scheduler_kills(quick: bool, progress: Progress) -> Mapping[str, float]:
     return toll.figures()
 
 
+def nanny_kills(quick: bool, progress: Progress) -> Mapping[str, float]:
+    """Nannies, and at last a scheduler, of a cluster that was started apart."""
+    toll = Toll("nanny", progress)
+    separate.strike(toll, 3 if quick else 12, SEED)
+    return toll.figures()
+
+
 def client_kills(quick: bool, progress: Progress) -> Mapping[str, float]:
     """Clients are killed around their submission."""
     toll = Toll("client", progress)
@@ -71,6 +78,7 @@ ROWS: dict[str, Row] = {
     "ordinary_worker": live("ordinary_worker", rows.strike_ordinary_worker, rows.EVERYWHERE, 28, 4),
     "store": store_faults,
     "scheduler": scheduler_kills,
+    "nanny": nanny_kills,
     "client": client_kills,
     "solver": live("solver", rows.strike_solver, ANY, 20, 3),
     "reward": live("reward", rows.strike_reward, ANY, 60, 8),
