@@ -31,7 +31,6 @@ from plexrl.clock import Clock
 from plexrl.errors import JobError, PlexRLError, StoreAwayError
 from plexrl.runtime import sample_log
 from plexrl.runtime.evaluator import Evaluator
-from plexrl.runtime.iteration_log import IterationLog
 from plexrl.runtime.messages import (
     Drive,
     DriverEnded,
@@ -42,6 +41,7 @@ from plexrl.runtime.messages import (
     IterationCommitted,
     Order,
 )
+from plexrl.runtime.metrics_log import MetricsLog
 from plexrl.runtime.sample_log import SampleLog
 from plexrl.runtime.tracking import Tracking
 from solver.trace import IterationRecord
@@ -137,7 +137,7 @@ class JobDriver:
         self._clock = clock
         self._store = store
         self._samples = SampleLog(store)
-        self._log = IterationLog(store)
+        self._log = MetricsLog(store)
         self._tracking: Tracking | None = None
         self._attempt = 0
         self._num_committed = 0

@@ -26,8 +26,8 @@ from plexrl.errors import ServiceError, StateError, StoreAwayError, StoreError
 from plexrl.runtime import messages
 from plexrl.runtime.driver import JobDriver
 from plexrl.runtime.gate import group_of
-from plexrl.runtime.iteration_log import IterationLog
 from plexrl.runtime.messages import DriverEvent, pack, unpack
+from plexrl.runtime.metrics_log import MetricsLog
 from plexrl.runtime.registry import CANCELLED, JobRegistry, check_there, states_of
 from plexrl.runtime.sample_log import SampleLog
 from plexrl.runtime.starts import Stored, stored_versions
@@ -229,7 +229,7 @@ class DriverHost:
         self._clock = clock
         self._store = state.store
         self._registry = JobRegistry(state.store)
-        self._log = IterationLog(state.store)
+        self._log = MetricsLog(state.store)
         # The registry may lie at the other end of a network, and the loop answers heartbeats.
         self._clerk = clerk or ThreadPoolExecutor(1, thread_name_prefix="plexrl-registry")
         self._client: Client | None = None

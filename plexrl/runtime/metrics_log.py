@@ -21,7 +21,7 @@ from solver.trace import IterationRecord
 logger = logging.getLogger("plexrl.driver")
 
 
-class IterationLog:
+class MetricsLog:
     """Iterations of the jobs of one store; times in seconds of the system clock.
 
     `append` is not safe to use from several threads at once.

@@ -1,4 +1,4 @@
-from plexrl.runtime.iteration_log import IterationLog
+from plexrl.runtime.metrics_log import MetricsLog
 from solver.trace import IterationRecord
 
 
@@ -8,7 +8,7 @@ def record(iteration, loss, job="job"):
 
 def log_of(store):
     store.mkdir(exist_ok=True)
-    return IterationLog(store)
+    return MetricsLog(store)
 
 
 def test_what_was_logged_is_read_back_by_another_life(tmp_path):
@@ -16,8 +16,8 @@ def test_what_was_logged_is_read_back_by_another_life(tmp_path):
     log.append(record(0, 0.5))
     log.append(record(1, 0.25))
     log.append(record(0, 0.125, "other"))
-    assert IterationLog(tmp_path).read("job") == {0: record(0, 0.5), 1: record(1, 0.25)}
-    assert IterationLog(tmp_path).read("nobody") == {}
+    assert MetricsLog(tmp_path).read("job") == {0: record(0, 0.5), 1: record(1, 0.25)}
+    assert MetricsLog(tmp_path).read("nobody") == {}
 
 
 def test_a_replayed_iteration_counts_once(tmp_path):
