@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import sys
 import time
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
@@ -48,7 +50,7 @@ def status(address: Address = None, is_json: Json = False) -> None:
     """Show jobs, groups and the plan of a running cluster, once."""
     with guarded(Console(stderr=True), is_json=is_json), attached(address) as cluster:
         if is_json:
-            sys.stdout.write(json.dumps(status_json(reading(cluster)), default=str) + "\n")
+            _print_reading(cluster)
             return
         found = cluster.status()
         console = Console(width=None if sys.stdout.isatty() else PLAIN_WIDTH)
@@ -63,20 +65,26 @@ def top(
     num_looks: Annotated[
         int, typer.Option("--looks", min=0, help="Stop after so many looks; 0 never stops.")
     ] = 0,
+    is_json: Annotated[
+        bool, typer.Option("--json", help="Print one JSON object per look, as status does.")
+    ] = False,
 ) -> None:
     """Watch a running cluster until Ctrl-C."""
-    with guarded(Console(stderr=True), is_json=False), attached(address) as cluster:
+    with guarded(Console(stderr=True), is_json=is_json), attached(address) as cluster:
         try:
+            if is_json:
+                _watch(partial(_print_reading, cluster), every_s, num_looks)
+                return
             with Display(Console(), title="") as display:
-                _watch(cluster, display, every_s, num_looks)
+                _watch(lambda: display.update(cluster.status()), every_s, num_looks)
         except KeyboardInterrupt:
             return
 
 
-def _watch(cluster: Cluster, display: Display, every_s: float, num_looks: int) -> None:
+def _watch(look: Callable[[], None], every_s: float, num_looks: int) -> None:
     seen = 0
     while True:
-        display.update(cluster.status())
+        look()
         seen += 1
         if seen == num_looks:
             return
@@ -103,6 +111,11 @@ def trace(
             sys.stdout.write(json.dumps(told) + "\n")
         else:
             sys.stdout.write(f"{output}: {len(found.leases)} leases; open it in ui.perfetto.dev\n")
+
+
+def _print_reading(cluster: Cluster) -> None:
+    sys.stdout.write(json.dumps(status_json(reading(cluster)), default=str) + "\n")
+    sys.stdout.flush()
 
 
 def reading(cluster: Cluster) -> Reading:

@@ -36,7 +36,8 @@ app = typer.Typer(
     help="Many RLVR jobs share the accelerators of few.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
-    add_completion=False,
+    epilog="Exit statuses: 0 fine; 1 something failed; 2 something given is wrong, and nothing was "
+    "started; 130 stopped by Ctrl-C, and what was committed is kept.",
 )
 app.add_typer(store_app, name="store")
 planner.register(app)
@@ -139,9 +140,12 @@ samples.register(app)
 
 
 @app.command()
-def version() -> None:
+def version(is_json: Json = False) -> None:
     """Print the version."""
-    sys.stdout.write(f"{plexrl.__version__}\n")
+    if is_json:
+        _print_json({"version": plexrl.__version__})
+    else:
+        sys.stdout.write(f"{plexrl.__version__}\n")
 
 
 def _refuse_known(store: str, jobs: Sequence[JobSpec]) -> None:

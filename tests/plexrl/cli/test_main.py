@@ -3,11 +3,13 @@
 import json
 
 import pytest
+import typer
 import yaml
 from typer.testing import CliRunner
 
 import plexrl
 from plexrl.cli import base_model, main
+from plexrl.cli.main import app
 from plexrl.engines.tiny_model import random_base
 
 GOOD = {"model": "base", "task": "ascending", "iterations": 3}
@@ -93,3 +95,33 @@ def test_a_folder_that_is_no_store(tmp_path, words):
 def test_an_unknown_option_is_bad_input():
     assert invoke("demo", "--iteration", "3").exit_code == 2
     assert invoke("demo", "--iterations", "0").exit_code == 2
+
+
+def leaves(command, path=()):
+    """Commands that do something, each with its words."""
+    if not hasattr(command, "commands"):
+        yield path, command
+        return
+    for name, child in command.commands.items():
+        yield from leaves(child, (*path, name))
+
+
+@pytest.mark.parametrize(
+    ("words", "command"), leaves(typer.main.get_command(app)), ids=lambda value: str(value)[:30]
+)
+def test_every_command_speaks_json_and_explains_itself(words, command):
+    options = {option for parameter in command.params for option in parameter.opts}
+    assert "--json" in options, words
+    assert command.help
+    silent = [parameter.name for parameter in command.params if not getattr(parameter, "help", "")]
+    assert silent == []
+
+
+def test_the_shell_can_complete_commands():
+    environ = {"_PLEXRL_COMPLETE": "complete_bash", "COMP_WORDS": "plexrl dr", "COMP_CWORD": "1"}
+    done = CliRunner().invoke(app, [], prog_name="plexrl", env=environ)
+    assert done.output.split() == ["drain"]
+
+
+def test_help_tells_the_exit_statuses():
+    assert "130" in CliRunner().invoke(app, ["--help"]).output
