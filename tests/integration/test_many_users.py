@@ -11,6 +11,7 @@ from distributed.security import Security
 
 import plexrl
 from tests.integration.test_deaths import TIMEOUT_S, wait_for_iteration
+from tests.integration.test_steering import rests, wait_until
 
 pytestmark = pytest.mark.slow
 
@@ -56,24 +57,27 @@ def test_users_of_one_encrypted_cluster_see_and_steer_each_others_jobs(
     assert address.startswith("tls://")
     mine = secure.submit(small_job("mine", iterations=12))
     wait_for_iteration(mine, 1)
+    mine.pause("until others are done")
+    wait_until(mine, rests)
     done = plexrl_elsewhere(security, tmp_path, "status", "--json", address)
     assert done.returncode == 0, done.stderr
-    assert [job["name"] for job in json.loads(done.stdout)["jobs"]] == ["mine"]
-    words = ["pause", "mine", "--wait", "--json", "--address", address]
-    done = plexrl_elsewhere(security, tmp_path, *words)
-    assert done.returncode == 0, done.stderr
-    assert mine.status().state == "paused"
+    (job,) = json.loads(done.stdout)["jobs"]
+    assert (job["name"], job["state"]) == ("mine", "paused")
 
     with Client(address, security=security, set_as_default=False) as client:
         other = plexrl.attach(client)
         theirs = other.submit(small_job("theirs", iterations=2))
         assert secure.run("theirs").result(TIMEOUT_S).iteration == 2
         assert theirs.status() == secure.run("theirs").status()
-        other.run("mine").unpause()
+        assert other.jobs() == ["mine", "theirs"]
 
-    # A group that joins takes the jobs that another, which is drained, has to give up.
+    # A job that no group has room for goes to the one that joins.
     secure.drain("group-0", "to be replaced")
+    done = plexrl_elsewhere(security, tmp_path, "unpause", "mine", "--address", address)
+    assert done.returncode == 0, done.stderr
+    assert "draining" in done.stdout
     assert secure.add_group() == "group-1"
-    assert mine.result(TIMEOUT_S).group == "group-1"
+    ended = mine.result(TIMEOUT_S)
+    assert (ended.group, ended.iteration) == ("group-1", 12)
     with pytest.raises(plexrl.InputError, match="choose another name"):
         secure.add_group("group-1")

@@ -7,6 +7,7 @@ import pytest
 from distributed import Client, Scheduler, SpecCluster
 
 import plexrl
+from plexrl.config import StateConfig
 from plexrl.runtime.configuration import Settings
 from plexrl.runtime.deployments import ssh_workers
 from tests.integration.test_deaths import TIMEOUT_S
@@ -67,7 +68,7 @@ def test_jobs_run_on_workers_that_ssh_started(ssh_server, small_job, host_budget
         "cls": Scheduler,
         "options": {"host": "127.0.0.1", "dashboard": False, "dashboard_address": ":0"},
     }
-    state = plexrl.StateConfig(str(tmp_path / "store"), host_budget_bytes)
+    state = StateConfig(str(tmp_path / "store"), host_budget_bytes)
     with SpecCluster(workers, scheduler) as dask, Client(dask, set_as_default=False) as client:
         cluster = plexrl.Cluster(client, Settings(state=state))
         run = cluster.submit(small_job("by-ssh", iterations=2))
