@@ -68,7 +68,7 @@ def running(fleet: Fleet) -> Iterator[None]:
 
 
 async def serve(fleet: Fleet) -> None:
-    """Start the workers and let them answer for ever."""
+    """Start the workers and let them answer until the scheduler is gone."""
     known, committed = lengths(fleet.drawn.jobs()), CommittedVersions()
     workers: list[SimulatedService | SimulatedHost] = [
         SimulatedService(fleet.scheduler, group, known, committed, system_clock)
@@ -79,7 +79,7 @@ async def serve(fleet: Fleet) -> None:
     ]
     for worker in workers:
         await worker.start()
-    await asyncio.Event().wait()
+    await workers[0].worker.wait_gone()
 
 
 def _read(given: Mapping[str, Any]) -> Fleet:

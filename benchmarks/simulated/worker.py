@@ -111,6 +111,11 @@ class SimulatedWorker:
         self._stream.start(self._comm)
         self._listening = asyncio.create_task(self._listen(self._comm))
 
+    async def wait_gone(self) -> None:
+        """Wait until the scheduler is gone."""
+        if self._listening is not None:
+            await self._listening
+
     def batched_send(self, message: Mapping[str, Any]) -> None:
         """Send to the scheduler, unless it is gone."""
         if self._stream is not None and not self._stream.closed():
