@@ -5,7 +5,15 @@ from pathlib import Path
 
 import pytest
 import torch
-from transformers import AutoModelForCausalLM, AutoTokenizer, GPT2Config, LlamaConfig, MistralConfig
+from transformers import (
+    AutoModelForCausalLM,
+    AutoTokenizer,
+    GPT2Config,
+    LlamaConfig,
+    MistralConfig,
+    Qwen2Config,
+    Qwen3Config,
+)
 
 from dataflow.calls import GenerateOptions, LogprobOptions, TrainOptions
 from plexrl.core.layout import ROLE_OPTIMIZER
@@ -144,6 +152,8 @@ def save(folder, config):
     "config",
     [
         LlamaConfig(**SMALL, num_key_value_heads=1, tie_word_embeddings=False),
+        Qwen2Config(**SMALL, num_key_value_heads=2, tie_word_embeddings=True),
+        Qwen3Config(**SMALL, num_key_value_heads=2, head_dim=32, tie_word_embeddings=False),
         MistralConfig(**SMALL, num_key_value_heads=2, sliding_window=5),
         GPT2Config(
             vocab_size=99,
@@ -155,7 +165,7 @@ def save(folder, config):
             bos_token_id=1,
         ),
     ],
-    ids=["llama", "mistral", "gpt2"],
+    ids=["llama", "qwen2", "qwen3", "mistral", "gpt2"],
 )
 def test_other_architectures_roll_out_and_train(config, tmp_path):
     engine = TorchEngine(ModelSource(save(tmp_path, config)), "cpu")
