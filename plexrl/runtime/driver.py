@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Iterable, Mapping
+from concurrent.futures import Executor
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -120,6 +121,8 @@ class JobDriver:
         System clock.
     store
         Where samples and metrics are kept and trackers write.
+    trackers
+        The thread that trackers are told in.
     """
 
     def __init__(
@@ -129,6 +132,7 @@ class JobDriver:
         send: Callable[[DriverEvent], None],
         clock: Clock,
         store: str,
+        trackers: Executor,
     ) -> None:
         self.job = drive.name
         self._drive = drive
@@ -136,6 +140,7 @@ class JobDriver:
         self._send = send
         self._clock = clock
         self._store = store
+        self._trackers = trackers
         self._samples = SampleLog(store)
         self._log = MetricsLog(store)
         self._tracking: Tracking | None = None
@@ -174,7 +179,7 @@ class JobDriver:
         self._task = asyncio.current_task()
         try:
             spec: JobSpec = cloudpickle.loads(self._drive.spec)
-            self._tracking = Tracking(spec, self._store)
+            self._tracking = Tracking(spec, self._store, self._trackers)
             if not await self._run_with_rollbacks(spec):
                 self._send(DriverSteppedAside(self.job))
                 return

@@ -1,11 +1,11 @@
-"""Tells the trackers of a job what it committed, in a thread that nobody waits for."""
+"""Tells the trackers of a job what it committed, in a thread that no iteration waits for."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
 from collections.abc import Mapping
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Executor, Future
 from dataclasses import fields, is_dataclass
 from pathlib import Path
 
@@ -20,8 +20,9 @@ from solver.trace import IterationRecord
 
 logger = logging.getLogger("plexrl.trackers")
 
-END_WAIT_S = 30.0
-"""Seconds trackers may take to write what is left when a job ends; then it ends without them."""
+END_WAIT_S = 120.0
+"""Seconds trackers may take to write what is left when a job ends; then it ends without them. On a
+busy machine loading their libraries alone takes half a minute."""
 
 LOCAL = Path("plexrl-trackers")
 """Where trackers write that know no URLs: in the working directory of the driver's worker."""
@@ -30,11 +31,21 @@ _PLAIN = (str, int, float, bool)
 
 
 class Tracking:
-    """The trackers of one job, below ``<store>/trackers``; of a store at a URL below `LOCAL`."""
+    """The trackers of one job, below ``<store>/trackers``; of a store at a URL below `LOCAL`.
 
-    def __init__(self, spec: JobSpec, store: str | Path) -> None:
+    Parameters
+    ----------
+    spec
+        The job.
+    store
+        Its store.
+    pool
+        One thread for all jobs of the process: some libraries know one run at a time.
+    """
+
+    def __init__(self, spec: JobSpec, store: str | Path, pool: Executor) -> None:
         self._job = spec.name
-        self._pool = ThreadPoolExecutor(1, thread_name_prefix="plexrl-trackers")
+        self._pool = pool
         # Loading a library takes seconds, which the driver's loop does not have.
         self._trackers: Future[TrackerSet] = self._pool.submit(
             open_trackers,
@@ -50,7 +61,6 @@ class Tracking:
     async def close(self) -> None:
         """Let them finish."""
         end = self._pool.submit(self._end)
-        self._pool.shutdown(wait=False)
         try:
             await asyncio.wait_for(asyncio.wrap_future(end), END_WAIT_S)
         except TimeoutError:

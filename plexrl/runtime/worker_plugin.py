@@ -232,6 +232,7 @@ class DriverHost:
         self._log = MetricsLog(state.store)
         # The registry may lie at the other end of a network, and the loop answers heartbeats.
         self._clerk = clerk or ThreadPoolExecutor(1, thread_name_prefix="plexrl-registry")
+        self._trackers = ThreadPoolExecutor(1, thread_name_prefix="plexrl-trackers")
         self._client: Client | None = None
         self._drivers: dict[str, asyncio.Task[None]] = {}
         self._live: dict[str, JobDriver] = {}
@@ -251,7 +252,7 @@ class DriverHost:
         try:
             await self._save(drive)
             client = await self._ensure_client()
-            driver = JobDriver(drive, client, self._send, self._clock, self._store)
+            driver = JobDriver(drive, client, self._send, self._clock, self._store, self._trackers)
             self._live[drive.name] = driver
             await driver.run()
         except (OSError, StoreError) as error:
@@ -343,6 +344,7 @@ class DriverHost:
             await asyncio.wait(tasks, timeout=STOP_TIMEOUT_S)
         with suppress(TimeoutError):
             await asyncio.wait_for(asyncio.to_thread(self._clerk.shutdown), STOP_TIMEOUT_S)
+        self._trackers.shutdown(wait=False, cancel_futures=True)
         if self._client is not None:
             await self._client.close()
 

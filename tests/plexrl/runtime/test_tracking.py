@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -13,6 +14,12 @@ from plexrl.trackers.libraries import LIBRARIES
 from solver.trace import IterationRecord
 
 
+@pytest.fixture
+def pool():
+    with ThreadPoolExecutor(1) as found:
+        yield found
+
+
 def job(**settings):
     return grpo(model="folder", task="ascending", iterations=3, name="a", lr=0.5, **settings)
 
@@ -21,8 +28,8 @@ def record(iteration):
     return IterationRecord("a", iteration, 1.0, 2.0, (("reward_mean", 0.5),))
 
 
-def test_json_lines_hold_settings_and_every_committed_iteration(tmp_path):
-    tracking = Tracking(job(), tmp_path)
+def test_json_lines_hold_settings_and_every_committed_iteration(tmp_path, pool):
+    tracking = Tracking(job(), tmp_path, pool)
     for iteration in range(3):
         tracking.log(record(iteration))
     asyncio.run(tracking.close())
@@ -32,9 +39,9 @@ def test_json_lines_hold_settings_and_every_committed_iteration(tmp_path):
     assert [row["iteration"] for row in rows] == [0, 1, 2]
 
 
-def test_trackers_that_cannot_be_opened_cost_a_warning_only(tmp_path, caplog):
+def test_trackers_that_cannot_be_opened_cost_a_warning_only(tmp_path, caplog, pool):
     (tmp_path / "trackers").write_text("a file in the way")
-    tracking = Tracking(job(), tmp_path)
+    tracking = Tracking(job(), tmp_path, pool)
     tracking.log(record(0))
     asyncio.run(tracking.close())
     assert "left out" in caplog.text or "without its trackers" in caplog.text
