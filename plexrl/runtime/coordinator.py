@@ -364,8 +364,8 @@ def _require_room(facts: JobFacts, largest_bytes: int) -> None:
 def _is_yieldable(annotation: Mapping[str, object], facts: JobFacts) -> bool:
     """Whether a function can stop in the middle and go on without losing what it has done."""
     options = facts.models.get(str(annotation["model"]))
-    is_rollout = annotation["function"] == str(Phase.ROLLOUT)
-    return is_rollout and options is not None and options.rollout_engine == EngineKind.TORCH
+    is_sampling = Phase(str(annotation["function"])).is_sampling
+    return is_sampling and options is not None and options.rollout_engine == EngineKind.TORCH
 
 
 def _since(epoch_s: float, record: IterationRecord) -> IterationRecord:

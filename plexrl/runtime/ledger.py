@@ -28,6 +28,8 @@ class FunctionEntry:
     """Whether it can give its lease up in the middle."""
     served_s: float = 0.0
     """Seconds it has computed in leases it yielded."""
+    served_on: str = ""
+    """Group that keeps what it computed in them; empty if it never yielded."""
     group: str = ""
     """Group it was admitted to; empty before."""
     ready_s: float | None = None
@@ -93,8 +95,10 @@ class Ledger:
             (report.swap_s, str(report.swap_source), report.swap_bytes),
             report.outcome,
         )
-        is_over = report.outcome is not Outcome.YIELDED
-        self._leave(entry, served_s=0.0 if is_over else entry.served_s + max(record.busy_s, 0.0))
+        if report.outcome is Outcome.YIELDED:
+            self._leave(entry, entry.served_s + max(record.busy_s, 0.0), report.group)
+        else:
+            self._leave(entry)
         self._keep(record)
         return record
 
@@ -107,7 +111,9 @@ class Ledger:
                         entry, group, entry.started_s, at_s, (0.0, "device", 0), Outcome.LOST
                     )
                 )
-            self._leave(entry, served_s=0.0)
+            self._leave(entry)
+        for entry in [e for e in self._live.values() if e.served_on == group]:
+            self._live[entry.id] = replace(entry, served_s=0.0, served_on="")
 
     def forget(self, function_id: str) -> None:
         """Drop a function that left the scheduler; one that holds its lease, when that ends."""
@@ -117,13 +123,18 @@ class Ledger:
         else:
             self._live.pop(function_id, None)
 
-    def _leave(self, entry: FunctionEntry, served_s: float) -> None:
+    def _leave(self, entry: FunctionEntry, served_s: float = 0.0, served_on: str = "") -> None:
         """Note that a function holds no lease any more."""
         if entry.is_forgotten:
             del self._live[entry.id]
         else:
             self._live[entry.id] = replace(
-                entry, group="", ready_s=None, started_s=None, served_s=served_s
+                entry,
+                group="",
+                ready_s=None,
+                started_s=None,
+                served_s=served_s,
+                served_on=served_on,
             )
 
     def of_job(self, job: str) -> tuple[FunctionEntry, ...]:

@@ -79,10 +79,15 @@ def test_a_yielded_lease_is_kept_and_what_was_served_counts_until_the_end(ledger
     assert ledger["f"].served_s == 0.0
 
 
-def test_what_was_served_is_lost_with_the_group(ledger):
+@pytest.mark.parametrize("has_begun_again", [False, True])
+def test_what_was_served_is_lost_with_the_group(ledger, has_begun_again):
     ledger.ended(ended(outcome=Outcome.YIELDED))
     ledger.ready("f", 103.0)
-    ledger.admitted("f", "g")
-    ledger.started("f", 104.0)
+    if has_begun_again:
+        ledger.admitted("f", "g")
+        ledger.started("f", 104.0)
+    ledger.lost("another", 105.0)
+    assert ledger["f"].served_s == 1.5
     ledger.lost("g", 105.0)
     assert ledger["f"].served_s == 0.0
+    assert (ledger["f"].ready_s is None) == has_begun_again
