@@ -312,6 +312,10 @@ class StateManager:
                 self._host.table.make_obsolete(row.ref)
             self._host.sweep()
             if not self._host.table.rows(lambda r: r.ref.job == job):
+                # Still clearing up after a write, the writer would claim the job again.
+                self._host.condition.wait_for(
+                    lambda: self._writer.job != job, self._pressure_timeout_s
+                )
                 self._store.release_job(job)
 
     def latest(self, job: str, model: str) -> Manifest | None:

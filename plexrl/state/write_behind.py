@@ -32,6 +32,8 @@ class WriteBehind:
         self._max_retry_s = max_retry_s
         self._is_stopping = False
         self._num_failures = 0
+        self.job = ""
+        """Job whose version it writes, or whose old ones it deletes, right now; else empty."""
         self._thread = Thread(target=self._run, name="plexrl-write-behind", daemon=True)
         self._thread.start()
 
@@ -50,6 +52,10 @@ class WriteBehind:
             except Exception as error:  # noqa: BLE001  the thread outlives whatever a write raises
                 if not self._pause(ref, error):
                     return
+            finally:
+                with self._host.condition:
+                    self.job = ""
+                    self._host.condition.notify_all()
 
     def _take(self) -> StateRef | None:
         host = self._host
@@ -58,6 +64,7 @@ class WriteBehind:
                 ref = host.table.next_write(host.urgent)
                 if ref is not None:
                     host.table.apply(ref, Move.WRITE)
+                    self.job = ref.job
                     return ref
                 if self._is_stopping:
                     return None
