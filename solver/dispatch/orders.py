@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+
+import networkx as nx
 
 from solver.dispatch.events import DispatchPlan, Slot
 
@@ -40,9 +42,11 @@ class PlanIndex:
             group: sum(slot.duration_ticks for slot in order)
             for group, order in self.plan.orders.items()
         }
-        cycle = max([*loads.values(), *alone.values()], default=0)
-        self._float = {job: cycle - ticks for job, ticks in alone.items()}
-        self._spare = {group: cycle - ticks for group, ticks in loads.items()}
+        # Groups without a job in common need no common cycle: the slowest of them sets no pace.
+        for jobs, groups in _components(chains):
+            cycle = max([loads[group] for group in groups] + [alone[job] for job in jobs])
+            self._float |= {job: cycle - alone[job] for job in jobs}
+            self._spare |= {group: cycle - loads[group] for group in groups}
 
     def groups_of(self, job: str) -> list[str]:
         """Groups whose order has an op of the job."""
@@ -116,3 +120,16 @@ class Cursor:
         while self._position in self._served:
             self._served.discard(self._position)
             self._position = (self._position + 1) % len(self.slots)
+
+
+def _components(
+    chains: Mapping[str, Mapping[str, list[Slot]]],
+) -> Iterator[tuple[list[str], list[str]]]:
+    """Jobs and groups that depend on each other, through however many others."""
+    graph = nx.Graph(
+        ((True, job), (False, group)) for job, by_group in chains.items() for group in by_group
+    )
+    for component in nx.connected_components(graph):
+        jobs = [name for is_job, name in component if is_job]
+        groups = [name for is_job, name in component if not is_job]
+        yield jobs, groups
