@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from typing import Protocol, TypedDict
 
 from dataflow.errors import NoServiceError
-from dataflow.jobs import StartVersion
 from dataflow.lora import LoraSpec
 from dataflow.phases import Phase
+from dataflow.starts import StartVersion
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,7 +14,7 @@ from dataflow.errors import PipelineError
 from dataflow.evaluating import evaluation_nodes
 from dataflow.inspect import critical_path, graph_of, llm_nodes
 from dataflow.iteration import RESERVED_NAMES, build_iteration
-from dataflow.jobs import ROLLOUT_ENGINES, JobSpec
+from dataflow.jobs import ARRANGEMENTS, ROLLOUT_ENGINES, JobSpec
 from dataflow.stepping import Compute, PipelineRun, Step
 
 WAIT_PREFIX = "wait:"
@@ -82,6 +82,7 @@ def check_job(job: JobSpec) -> tuple[PlannedOp, ...]:
     """
     _check_names(job)
     _check_numbers(job)
+    _check_arrangement(job)
     _check_hints(job)
     _check_evaluation(job)
     step = first_step(job)
@@ -163,6 +164,20 @@ def _check_numbers(job: JobSpec) -> None:
         )
     if not _is_number(job.weight) or job.weight <= 0:
         raise PipelineError(f"job {job.name!r}: weight is {job.weight!r}; give a number above 0")
+
+
+def _check_arrangement(job: JobSpec) -> None:
+    """Where its phases run."""
+    if job.arrangement not in ARRANGEMENTS:
+        raise PipelineError(
+            f"job {job.name!r}: arrangement is {job.arrangement!r}; give one of "
+            f"{', '.join(ARRANGEMENTS)}"
+        )
+    if job.arrangement == "asynchronous" and job.staleness < 1:
+        raise PipelineError(
+            f"job {job.name!r}: arrangement is 'asynchronous' with staleness {job.staleness}; give "
+            "a staleness of at least 1, or take 'split'"
+        )
 
 
 def _check_hints(job: JobSpec) -> None:

@@ -8,9 +8,13 @@ from dataclasses import dataclass, field
 from dataflow.errors import PipelineError
 from dataflow.evaluation import Evaluation
 from dataflow.lora import LoraSpec
+from dataflow.starts import StartVersion
 
 ROLLOUT_ENGINES = ("torch", "vllm")
 """What `ModelSpec.rollout_engine` may be."""
+
+ARRANGEMENTS = ("any", "colocated", "split", "asynchronous", "private_rollout")
+"""What `JobSpec.arrangement` may be."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,20 +63,6 @@ class TrackerSpec:
 
 
 @dataclass(frozen=True, slots=True)
-class StartVersion:
-    """A committed version of another job that a job goes on from: weights, optimizer, cursor."""
-
-    job: str
-    version: int
-    """Of each of its trainable models: count of their train functions."""
-    store: str = ""
-    """Store it lies in; empty: the one the new job commits to."""
-
-    def __str__(self) -> str:
-        return f"{self.store}:" * bool(self.store) + f"{self.job}@{self.version}"
-
-
-@dataclass(frozen=True, slots=True)
 class JobSpec:
     """One RLVR training run."""
 
@@ -116,3 +106,10 @@ class JobSpec:
     trains ends with an error."""
     description: str = ""
     """One line for tables: what is verified, and by whom."""
+    arrangement: str = "any"
+    """Where its phases run: ``any`` (the planner decides), ``colocated`` (all on one group),
+    ``split`` (rollouts on another group than the rest), ``asynchronous`` (split, with `staleness`
+    of at least 1) or ``private_rollout`` (split, with a rollout group shared with nobody)."""
+    groups: Mapping[str, str] = field(default_factory=dict)
+    """Phase (``train``, ``rollout``, ``logprob``), or model and phase (``reference.logprob``), →
+    name of the group it must run on; what is not named is the planner's choice."""

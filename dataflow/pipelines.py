@@ -28,6 +28,7 @@ __all__ = ["SETTINGS", "GrpoPipeline", "GrpoSettings", "grpo", "grpo_pipeline"]
 
 
 LOOKS = ("evaluation", "keep_samples", "trackers")
+PLACES = ("arrangement", "groups")
 """Settings of `grpo` that say how to look at a job, not what it does."""
 
 
@@ -234,7 +235,8 @@ def grpo(
         Fields of `GrpoSettings` that the task does not decide: `dataflow.algorithms.SETTINGS`; and
         how to look at the job: ``keep_samples`` as in `dataflow.jobs.JobSpec`, ``trackers`` (names,
         or `TrackerSpec` with options), ``evaluation`` (an `Evaluation`, or some of its fields as a
-        mapping; prompts the task draws from another seed, and the task's reward, by default).
+        mapping; prompts the task draws from another seed, and the task's reward, by default); and
+        where its phases run: ``arrangement`` and ``groups`` as in `dataflow.jobs.JobSpec`.
 
     Returns
     -------
@@ -301,8 +303,8 @@ def _models(settings: GrpoSettings, actor: ModelSpec) -> dict[str, ModelSpec]:
 
 
 def _looks(settings: dict[str, Any], task: Task, seed: int) -> dict[str, Any]:
-    """How to look at a job, as `JobSpec` has it; taken out of the settings."""
-    looks = {key: settings.pop(key) for key in LOOKS if key in settings}
+    """How to look at a job and where it runs, as `JobSpec` has it; taken out of the settings."""
+    looks = {key: settings.pop(key) for key in (*LOOKS, *PLACES) if key in settings}
     looks["description"] = task.description
     if "trackers" in looks:
         looks["trackers"] = tuple(

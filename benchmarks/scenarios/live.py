@@ -3,15 +3,17 @@
 Each job's busy time is measured with the job alone on the same cluster. Sharing a group, k jobs
 cannot finish before the sum of their busy times, nor before the longest of them alone; the
 figure is the makespan over the larger of the two. Swaps, handoffs and everything else that
-sharing adds count against it.
+sharing adds count against it. What two groups add is in `benchmarks.two_groups`.
 """
 
 from __future__ import annotations
 
 import tempfile
 from dataclasses import dataclass, replace
+from functools import partial
 
 import plexrl
+from benchmarks import two_groups
 from benchmarks.contract import BenchmarkResult, Progress
 from dataflow.jobs import JobSpec
 from plexrl.core.status import JobStatus
@@ -40,7 +42,7 @@ class Alone:
 
 
 def run(quick: bool, progress: Progress) -> BenchmarkResult:
-    """Measure `makespan_ratio_k2` to `_k4`."""
+    """Measure `makespan_ratio_k2` to `_k4` on one group, and all arrangements on two."""
     iterations = 8 if quick else 40
     base = plexrl.tiny_base("calculator", seed=SEED)
     figures: dict[str, float] = {}
@@ -68,7 +70,9 @@ def run(quick: bool, progress: Progress) -> BenchmarkResult:
                 load_s, longest_s
             )
         figures["num_errors"] = float(cluster.status().num_errors)
-    return BenchmarkResult("live", figures, peers, SEED)
+
+    on_two, others = two_groups.measure(partial(_job, base), 6 if quick else 10, progress)
+    return BenchmarkResult("live", {**figures, **on_two}, {**peers, **others}, SEED)
 
 
 def _job(base: str, name: str, seed: int, iterations: int, delay_s: float) -> JobSpec:

@@ -94,7 +94,16 @@ def _evaluation(file: JobFile) -> dict[str, Any]:
 
 
 def _common(file: JobFile) -> dict[str, Any]:
-    keys = ("seed", "slowdown_limit", "weight", "staleness", "num_prompts", "keep_samples")
+    keys = (
+        "seed",
+        "slowdown_limit",
+        "weight",
+        "staleness",
+        "num_prompts",
+        "keep_samples",
+        "arrangement",
+        "groups",
+    )
     found = {key: file.data[key] for key in keys if key in file.data}
     return {**found, "trackers": _trackers(file)}
 

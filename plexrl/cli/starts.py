@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from dataflow.jobs import JobSpec, StartVersion
+from dataflow.jobs import JobSpec
+from dataflow.starts import StartVersion
 from plexrl.cli.stores import opened
 from plexrl.errors import InputError
 from plexrl.runtime.starts import check_start, stored_versions, trainable_models

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 
 from dataflow.calls import AttachOptions
 from plexrl.core.iterations import IterationLog
+from plexrl.core.placement import Arrangement, Placement
 from plexrl.core.status import JobState
 from plexrl.errors import JobError, PlexRLError
 from solver.trace import IterationRecord
@@ -57,6 +58,14 @@ class JobFacts:
     models: Mapping[str, AttachOptions]
     """How each of its models is opened."""
     description: str = ""
+    arrangement: Arrangement = Arrangement.ANY
+    """Where its phases may run."""
+    pins: Mapping[str, str] = field(default_factory=dict)
+    """Phase, or model and phase, → group it must run on."""
+    copy_bytes: int = 0
+    """Bytes of the weights that a group needs which samples for it, all versions it may need."""
+    staleness: int = 0
+    """Versions by which its rollouts may run ahead."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +74,7 @@ class JobEntry:
 
     facts: JobFacts
     state: JobState
-    group: str
+    placement: Placement
     arrived_s: float
     """Seconds on the cluster's clock."""
     driver: str = ""
@@ -120,7 +129,7 @@ class JobTable:
         """How many active jobs have their driver in the worker."""
         return len(self._driven.get(worker, ()))
 
-    def add(self, facts: JobFacts, group: str, now_s: float) -> JobEntry:
+    def add(self, facts: JobFacts, placement: Placement, now_s: float) -> JobEntry:
         """Add a job that arrives.
 
         Raises
@@ -138,7 +147,7 @@ class JobTable:
         entry = JobEntry(
             facts,
             JobState.STARTING,
-            group,
+            placement,
             arrived_s=now_s,
             history=(*(known.history if known else ()), (now_s, JobState.STARTING)),
             iterations=known.iterations if known else IterationLog(),
@@ -168,9 +177,9 @@ class JobTable:
         """Note what the driver waits for; empty when it goes on."""
         self._entries[name] = replace(self[name], waits_for=reason)
 
-    def set_group(self, name: str, group: str) -> None:
+    def set_placement(self, name: str, placement: Placement) -> None:
         """Note where the job is placed."""
-        self._entries[name] = replace(self[name], group=group)
+        self._entries[name] = replace(self[name], placement=placement)
 
     def move(self, name: str, state: JobState, now_s: float, error: str = "") -> JobEntry:
         """Take a job to its next state.

@@ -31,6 +31,10 @@ class Residence(StrEnum):
     """In the store only."""
     LOADING = "loading"
     """In the store, on its way to host."""
+    ARRIVING = "arriving"
+    """On its way from the host memory of another group."""
+    COPY = "copy"
+    """A copy of what another group made: on host, and for anything else that group's business."""
 
 
 class Move(StrEnum):
@@ -47,6 +51,9 @@ class Move(StrEnum):
     LOAD = "load"
     LOADED = "loaded"
     LOAD_FAILED = "load_failed"
+    ASK = "ask"
+    ARRIVED = "arrived"
+    ASK_FAILED = "ask_failed"
     LOSE = "lose"
     """It is no longer in the store: quarantined or deleted there."""
     DISCARD = "discard"
@@ -68,14 +75,23 @@ MOVES: Mapping[tuple[Residence | None, Move], Residence | None] = {
     (R.LOADING, M.LOAD_FAILED): R.STORED,
     (R.LOADING, M.LOSE): None,
     (R.STORED, M.LOSE): None,
+    (None, M.ASK): R.ARRIVING,
+    (R.STORED, M.ASK): R.ARRIVING,
+    (R.ARRIVING, M.ARRIVED): R.COPY,
+    (R.ARRIVING, M.ASK_FAILED): None,
+    (R.COPY, M.EVICT): None,
+    (R.COPY, M.DISCARD): None,
     (R.DIRTY, M.DISCARD): None,
     (R.CLEAN, M.DISCARD): None,
     (R.STORED, M.DISCARD): None,
 }
 """Legal moves; None is a version the table does not know."""
 
-ON_HOST = frozenset({R.FILLING, R.DIRTY, R.WRITING, R.CLEAN, R.LOADING})
-COMMITTED_ON_HOST = frozenset({R.DIRTY, R.WRITING, R.CLEAN})
+ON_HOST = frozenset({R.FILLING, R.DIRTY, R.WRITING, R.CLEAN, R.LOADING, R.ARRIVING, R.COPY})
+COMMITTED_ON_HOST = frozenset({R.DIRTY, R.WRITING, R.CLEAN, R.COPY})
+ON_THE_WAY = frozenset({R.LOADING, R.ARRIVING})
+EVICTABLE = frozenset({R.CLEAN, R.COPY})
+"""On host and somewhere else too."""
 IN_STORE = frozenset({R.CLEAN, R.STORED, R.LOADING})
 
 
@@ -179,7 +195,7 @@ class ResidencyTable:
         Parameters
         ----------
         nbytes
-            Size of the state, for `Move.RESERVE` and `Move.FIND`.
+            Bytes on host, for `Move.RESERVE`, `Move.FIND` and `Move.ASK`.
 
         Returns
         -------
@@ -198,7 +214,8 @@ class ResidencyTable:
         if (residence, move) not in MOVES:
             raise self._illegal(ref, move, f"it is {residence or 'unknown'}")
         after = MOVES[residence, move]
-        if old is None:
+        if old is None or move is M.ASK:
+            # A copy has the weights alone, so it may be smaller than what the store has.
             old = Row(ref, nbytes, R.STORED)
         self._guard(old, residence, move, after)
         if after is None:
@@ -209,7 +226,7 @@ class ResidencyTable:
         if move is M.WRITTEN:
             row = replace(row, must_store=False)
         self._rows[ref] = row
-        if move in {M.RESERVE, M.COMMIT, M.LOADED, M.WRITE_FAILED}:
+        if move in {M.RESERVE, M.COMMIT, M.LOADED, M.ARRIVED, M.WRITE_FAILED}:
             self._touch(ref)
         return self._rows[ref]
 
@@ -290,7 +307,7 @@ class ResidencyTable:
         return tuple(
             row.ref
             for row in self.rows(lambda r: r.is_obsolete and not r.num_pins)
-            if row.residence in {R.CLEAN, R.STORED}
+            if row.residence in {R.CLEAN, R.STORED, R.COPY}
             or (row.residence is R.DIRTY and not row.must_store)
         )
 
@@ -324,10 +341,10 @@ class ResidencyTable:
         """
         need = nbytes - (self.host_budget_bytes - self.host_used_bytes)
         rows = sorted(self._unpinned(later_than), key=self._leaving_order)
-        evict, need = _take(need, (row for row in rows if row.residence is R.CLEAN))
+        evict, need = _take(need, (row for row in rows if row.residence in EVICTABLE))
         if need <= 0:
             return Room(evict)
-        write, need = _take(need, (row for row in rows if row.residence is not R.CLEAN))
+        write, need = _take(need, (row for row in rows if row.residence not in EVICTABLE))
         if need <= 0:
             return RoomAfterWrites(write)
         return NoRoom(self._explain(nbytes, later_than))
@@ -348,7 +365,7 @@ class ResidencyTable:
             f"{row.ref} ({row.nbytes} bytes, "
             f"{f'pinned {row.num_pins} times' if row.num_pins else row.residence})"
             for row in self.rows(lambda r: r.residence in ON_HOST)
-            if row.num_pins or row.residence in {R.FILLING, R.LOADING} or later_than
+            if row.num_pins or row.residence in {R.FILLING, *ON_THE_WAY} or later_than
         ]
         return (
             f"{nbytes} bytes do not fit into the host budget of {self.host_budget_bytes}: "

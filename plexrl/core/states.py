@@ -14,6 +14,8 @@ class Tier(StrEnum):
 
     DEVICE = "device"
     HOST = "host"
+    GROUP = "group"
+    """Host memory of another group."""
     STORE = "store"
 
 

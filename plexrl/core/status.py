@@ -38,7 +38,7 @@ class JobStatus:
     name: str
     state: JobState
     group: str
-    """Group it is placed on."""
+    """Group it is placed on; of several its home first, joined by ``+``."""
     iteration: int
     """Committed iterations."""
     iterations: int
@@ -110,6 +110,8 @@ class PlanStatus:
     bound_class: str = ""
     is_verified: bool = False
     num_solves: int = 0
+    num_moves: int = 0
+    """Times a plan put a job on other groups."""
     reason: str = ""
     """Why the planner last solved."""
     adopted_s: float | None = None

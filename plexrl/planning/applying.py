@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
 import solver
+from plexrl.core.placement import Placement
 from plexrl.errors import JobError
 from plexrl.planning.proposals import PlanRequest, Proposal, build_problem, dispatch_plan
 from solver.retime import retime
@@ -84,8 +85,16 @@ def proposal_of(plan: solver.Plan, request: PlanRequest) -> Proposal:
             f"nothing is known yet of how long the functions of {', '.join(unknown)} take; wait "
             "for an iteration, or give the jobs hints_s"
         )
+    apart = sorted(entry.name for entry in request.jobs if entry.job.arrangement.is_split)
+    if apart:
+        raise JobError(
+            f"{', '.join(apart)} sample on another group than they train on, by their arrangement; "
+            "a plan has each job on one group: nothing was changed"
+        )
     # The plan decides the groups; a request has each job where it is.
-    jobs = tuple(replace(job, group=plan.placement[job.name]) for job in request.jobs)
+    jobs = tuple(
+        replace(entry, placement=Placement(plan.placement[entry.name])) for entry in request.jobs
+    )
     try:
         problem = build_problem(replace(request, jobs=jobs))
         retimed = retime(problem, plan)

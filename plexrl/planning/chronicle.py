@@ -39,6 +39,9 @@ class Solve:
         if plan is not None:
             cycles = {entry.group: entry.cycle_ticks / TICKS_PER_S for entry in plan.timelines}
             predicted = {job: cycles[group] for job, group in plan.placement.items()}
+        if proposal.forecast is not None:
+            predicted = {**proposal.forecast.periods_s, **predicted}
+        move = proposal.rearrangement
         jobs = sorted({*predicted, *self.actual})
         return {
             "number": proposal.request.number,
@@ -50,6 +53,10 @@ class Solve:
             "seconds": proposal.seconds,
             "verified": proposal.is_verified,
             "note": proposal.note,
+            "move": None if move is None else move.to_json(),
+            "placement": {
+                entry.name: list(entry.placement.groups) for entry in proposal.request.jobs
+            },
             "requested_s": proposal.request.now_s,
             "adopted_s": self.adopted_s,
             "cycles": {

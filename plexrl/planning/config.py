@@ -39,6 +39,8 @@ class PlanningConfig:
     """`YieldRule.max_yields`; 0: rollouts keep their group to the end."""
     max_jobs: int = 8
     """Most jobs placed on one group: with more, iterations wait longer than they run."""
+    is_rearranging: bool = True
+    """Whether jobs whose groups are left to the planner are moved when that pays."""
     seed: int = 0
     """Of the solver: the same problem and seed give the same plan."""
 
@@ -60,6 +62,10 @@ class PlanningConfig:
                 )
             if value == 0 and not is_zero_allowed:
                 raise ConfigError(f"plexrl.planning.{name} is 0; give a number above 0")
+        if not isinstance(self.is_rearranging, bool):
+            raise ConfigError(
+                f"plexrl.planning.is_rearranging is {self.is_rearranging!r}; give true or false"
+            )
         for name, least in (("max_jobs", 1), ("max_yields", 0), ("seed", 0)):
             value = getattr(self, name)
             if not isinstance(value, int) or isinstance(value, bool) or value < least:

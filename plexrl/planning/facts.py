@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
+from plexrl.core.placement import Arrangement
 from plexrl.errors import JobError
 
 
@@ -29,6 +31,16 @@ class PlannedJob:
     """Largest allowed mean iteration time shared ÷ alone."""
     weight: float = 1.0
     """Importance beside other jobs; only ratios count."""
+    arrangement: Arrangement = Arrangement.ANY
+    """Where its phases may run."""
+    pins: Mapping[str, str] = field(default_factory=dict)
+    """Phase, or model and phase, → group it must run on."""
+    copy_bytes: int = 0
+    """Memory that copies of its weights take on a group that samples for it."""
+    staleness: int = 0
+    """Iterations by which its rollouts may run ahead of its training."""
+    iterations: int | None = None
+    """Iterations it shall run; None: no end is known."""
 
     def __post_init__(self) -> None:
         names = [op for op, _, _ in self.ops]

@@ -1,21 +1,25 @@
-"""Where a job goes when it arrives: at once, on the group that is least busy with it."""
+"""Where a job goes when it arrives: at once, on the groups that are least busy with it."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, replace
 
+from plexrl.core.placement import Arrangement, Placement
 from plexrl.errors import JobError
 from plexrl.planning.facts import GroupFacts, PlannedJob
+
+Placed = Mapping[str, tuple[PlannedJob, Placement]]
+"""Job → what is known of it, and where it is."""
 
 
 def place(
     job: PlannedJob,
     groups: Iterable[GroupFacts],
-    placed: Mapping[str, tuple[str, int]],
+    placed: Placed,
     busy_shares: Mapping[str, float],
-) -> str:
-    """Choose a group for a job.
+) -> Placement:
+    """Choose groups for a job.
 
     Parameters
     ----------
@@ -24,31 +28,158 @@ def place(
     groups
         Groups there are.
     placed
-        Job → its group and its bytes, for all others.
+        All other jobs.
     busy_shares
         Group → sum over its jobs of the share of time they hold it when alone.
 
     Raises
     ------
     JobError
-        No group has room.
+        No group has room, or the groups and the arrangement it asks for are not to be had.
     """
-    known = _fitting(job, groups)
-    here: dict[str, list[int]] = {}
-    for group_name, memory_bytes in placed.values():
-        here.setdefault(group_name, []).append(memory_bytes)
-    rooms = [_room(group, here.get(group.name, [])) for group in known]
+    rooms = {room.group: room for room in _rooms(_fitting(job, groups), placed)}
+    _check_wishes(job, rooms)
+
+    def load(room: _Room) -> tuple[float, int]:
+        return busy_shares.get(room.group, 0.0), room.num_jobs
+
+    home = _home(job, rooms, load)
+    elsewhere = {key: group for key, group in job.pins.items() if key != "train"}
+    if job.arrangement.is_split and "rollout" not in elsewhere:
+        elsewhere["rollout"] = _rollout_group(job, home, rooms, load)
+    return Placement.of(home, elsewhere)
+
+
+def replace_lost(
+    job: PlannedJob,
+    was: Placement,
+    groups: Iterable[GroupFacts],
+    placed: Placed,
+    busy_shares: Mapping[str, float],
+) -> Placement:
+    """Choose groups for a job that lost some: what is still there stays.
+
+    An arrangement that the groups that are left cannot hold gives way: the job goes on.
+
+    Raises
+    ------
+    JobError
+        No group has room, or the job was told to run on a group that is gone.
+    """
+    known = {group.name: group for group in groups}
+    pins = {"train": was.home, **dict(was.elsewhere)}
+    kept = {key: group for key, group in pins.items() if group in known}
+    stays = replace(job, pins={**kept, **job.pins})
+    if len(known) < 2:
+        stays = replace(stays, arrangement=Arrangement.ANY)
+    return place(stays, known.values(), placed, busy_shares)
+
+
+def memory_of(job: PlannedJob, placement: Placement, group: str) -> int | None:
+    """Bytes a job takes on a group; None where it is not."""
+    if group == placement.home:
+        return job.memory_bytes
+    return job.copy_bytes if group in placement.guests else None
+
+
+@dataclass(frozen=True, slots=True)
+class _Room:
+    """What a group has left."""
+
+    group: str
+    free_bytes: int
+    num_jobs: int
+    places: int | None
+    """Jobs that may still come; None: any number."""
+    is_private: bool
+    """Whether a job samples here and shares it with nobody."""
+
+    def has_room(self, nbytes: int) -> bool:
+        return (
+            not self.is_private
+            and nbytes <= self.free_bytes
+            and (self.places is None or self.places > 0)
+        )
+
+    def __str__(self) -> str:
+        if self.is_private:
+            return f"{self.group!r} is the private rollout group of a job"
+        places = "" if self.places is None else f" and {self.places} places"
+        return (
+            f"{self.group!r} has {self.free_bytes} bytes{places} left beside {self.num_jobs} jobs"
+        )
+
+
+_Load = Callable[[_Room], tuple[float, int]]
+
+
+def _home(job: PlannedJob, rooms: Mapping[str, _Room], load: _Load) -> str:
+    """Group where the job is trained."""
+    wanted = job.pins.get("train")
+    # Where rollouts are fixed the rest goes elsewhere, if the arrangement wants them apart.
+    apart = job.pins.get("rollout") if job.arrangement.is_split else None
     able = [
         room
-        for room in rooms
-        if job.memory_bytes <= room.free_bytes and (room.places is None or room.places > 0)
+        for room in rooms.values()
+        if room.has_room(job.memory_bytes) and wanted in {None, room.group} and room.group != apart
     ]
     if not able:
+        raise _no_room(job, job.memory_bytes, rooms)
+    if job.arrangement is Arrangement.PRIVATE_ROLLOUT:
+        # Training pools are shared; what is empty is wanted for rollouts.
+        return min(able, key=lambda room: (room.num_jobs == 0, load(room))).group
+    return min(able, key=load).group
+
+
+def _rollout_group(job: PlannedJob, home: str, rooms: Mapping[str, _Room], load: _Load) -> str:
+    """Group where the job samples, apart from its home."""
+    is_private = job.arrangement is Arrangement.PRIVATE_ROLLOUT
+    able = [
+        room
+        for room in rooms.values()
+        if room.group != home
+        and room.has_room(job.copy_bytes)
+        and not (is_private and room.num_jobs)
+    ]
+    if not able:
+        raise _no_room(job, job.copy_bytes, rooms)
+    return min(able, key=load).group
+
+
+def _no_room(job: PlannedJob, nbytes: int, rooms: Mapping[str, _Room]) -> JobError:
+    of_its_own = ""
+    if job.arrangement.is_split:
+        of_its_own = f", arranged {job.arrangement},"
+    return JobError(
+        f"job {job.name!r}{of_its_own} needs {nbytes} bytes and a place on one group; "
+        f"{', '.join(str(room) for room in rooms.values())}: wait for a job to end, or add a group"
+    )
+
+
+def _check_wishes(job: PlannedJob, rooms: Mapping[str, _Room]) -> None:
+    """Raise JobError if a group that is asked for is not there, or wishes contradict."""
+    known = ", ".join(rooms)
+    for key, group in job.pins.items():
+        if group not in rooms:
+            raise JobError(
+                f"job {job.name!r} wants {key} on group {group!r}, which is not there; groups "
+                f"here: {known}"
+            )
+    fixed = {job.pins.get(key) for key in ("train", "rollout")} - {None}
+    if job.arrangement.is_split and len(rooms) < 2:
         raise JobError(
-            f"job {job.name!r} needs {job.memory_bytes} bytes and a place on one group; "
-            f"{', '.join(str(room) for room in rooms)}: wait for a job to end, or add a group"
+            f"job {job.name!r} is arranged {job.arrangement}, which needs two groups; here is "
+            f"{known}: add a group, or take 'any' or 'colocated'"
         )
-    return min(able, key=lambda room: (busy_shares.get(room.group, 0.0), room.num_jobs)).group
+    is_one = len(fixed) == 1 and {"train", "rollout"} <= set(job.pins)
+    is_apart = len(set(job.pins.values())) > 1
+    if (job.arrangement.is_split and is_one) or (
+        job.arrangement is Arrangement.COLOCATED and is_apart
+    ):
+        raise JobError(
+            f"job {job.name!r} is arranged {job.arrangement} but names the groups "
+            f"{dict(job.pins)}; change one of the two"
+        )
 
 
 def _fitting(job: PlannedJob, groups: Iterable[GroupFacts]) -> list[GroupFacts]:
@@ -65,28 +196,21 @@ def _fitting(job: PlannedJob, groups: Iterable[GroupFacts]) -> list[GroupFacts]:
     return known
 
 
-@dataclass(frozen=True, slots=True)
-class _Room:
-    """What a group has left."""
-
-    group: str
-    free_bytes: int
-    num_jobs: int
-    places: int | None
-    """Jobs that may still come; None: any number."""
-
-    def __str__(self) -> str:
-        places = "" if self.places is None else f" and {self.places} places"
-        return (
-            f"{self.group!r} has {self.free_bytes} bytes{places} left beside {self.num_jobs} jobs"
+def _rooms(groups: Iterable[GroupFacts], placed: Placed) -> Iterable[_Room]:
+    # One pass over the jobs, however many groups there are.
+    here: dict[str, list[int]] = {}
+    private: set[str] = set()
+    for job, placement in placed.values():
+        for group_name in placement.groups:
+            here.setdefault(group_name, []).append(memory_of(job, placement, group_name) or 0)
+        if job.arrangement is Arrangement.PRIVATE_ROLLOUT:
+            private.update(placement.guests)
+    for group in groups:
+        sizes = here.get(group.name, [])
+        yield _Room(
+            group=group.name,
+            free_bytes=group.memory_bytes - sum(sizes),
+            num_jobs=len(sizes),
+            places=None if group.max_jobs is None else group.max_jobs - len(sizes),
+            is_private=group.name in private,
         )
-
-
-def _room(group: GroupFacts, here: Sequence[int]) -> _Room:
-    """What is left beside jobs of these sizes."""
-    return _Room(
-        group=group.name,
-        free_bytes=group.memory_bytes - sum(here),
-        num_jobs=len(here),
-        places=None if group.max_jobs is None else group.max_jobs - len(here),
-    )

@@ -10,21 +10,27 @@ Single-threaded and pure, but for `solve`, which blocks and is run in a thread b
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
 
 import solver
+from plexrl.core.placement import Placement
 from plexrl.core.status import PlanStatus
 from plexrl.errors import JobError
 from plexrl.planning.applying import check_names, proposal_of, read_plan
+from plexrl.planning.arranging import LEAST_ITERATIONS
 from plexrl.planning.chronicle import Chronicle
 from plexrl.planning.config import PlanningConfig
 from plexrl.planning.facts import GroupFacts, PlannedJob
-from plexrl.planning.placing import place
+from plexrl.planning.placing import Placed, place, replace_lost
 from plexrl.planning.profiles import JobProfile
 from plexrl.planning.proposals import (
+    STATE_BYTES_S,
     EstimatedJob,
     PlanRequest,
     Proposal,
+    busy_shares,
+    one_group_jobs,
     solve,
     without,
 )
@@ -59,7 +65,13 @@ class Planner:
         self._groups: dict[str, GroupFacts] = {}
         self._closed: set[str] = set()
         """Groups that take no job."""
-        self._placement: dict[str, str] = {}
+        self._placement: dict[str, Placement] = {}
+        self._wishes: dict[str, Placement] = {}
+        """Job → where it shall go when it is placed again."""
+        self._moved_at: dict[str, int] = {}
+        """Job → iterations it had been seen for when it was last moved."""
+        self.num_moves = 0
+        """Times a job was moved because a plan said so."""
         self._triggers: dict[str, str] = {}
         """Kind of event → reason to plan, as came up since the last request, in order."""
         self._num_requests = 0
@@ -69,30 +81,42 @@ class Planner:
         self._dispatch = DispatchPlan()
         self.chronicle = Chronicle()
 
-    def placement(self, job: PlannedJob, target: str = "") -> str:
-        """Group for the job: where it is, or the least busy one with room.
+    def placement(self, job: PlannedJob, target: str = "") -> Placement:
+        """Groups for the job: where it is, or the least busy ones with room.
 
         Parameters
         ----------
         target
-            The only group to consider; empty: all that are open.
+            Group that shall be its home; empty: any that is open.
 
         Raises
         ------
         JobError
-            No group has room; the message names the job, its bytes and the largest group.
+            No group has room, or the groups it asks for are not there; the message names the job,
+            its bytes and the groups.
         """
-        if self._placement.get(job.name) in self._groups:
-            return self._placement[job.name]
-        placed = {
-            name: (group, self._jobs[name].memory_bytes)
-            for name, group in self._placement.items()
+        was = self._placement.get(job.name)
+        if was is not None and all(group in self._groups for group in was.groups):
+            return was
+        others: Placed = {
+            name: (self._jobs[name], placement)
+            for name, placement in self._placement.items()
             if name != job.name
         }
-        group = place(job, self._open_groups(job, target), placed, self._busy_shares())
+        shares = busy_shares(entry for entry in self._estimated() if entry.name != job.name)
+        groups = self._open_groups(job, target)
+        if target:
+            job = replace(job, pins={**job.pins, "train": target})
+        wish = self._wishes.pop(job.name, None)
+        if wish is not None and not target and {g.name for g in groups} >= set(wish.groups):
+            placement = wish
+        elif was is None:
+            placement = place(job, groups, others, shares)
+        else:
+            placement = replace_lost(job, was, groups, others, shares)
         if job.name in self._jobs:
-            self._placement[job.name] = group
-        return group
+            self._placement[job.name] = placement
+        return placement
 
     def _open_groups(self, job: PlannedJob, target: str) -> list[GroupFacts]:
         names = [target] if target else list(self._groups)
@@ -101,12 +125,21 @@ class Planner:
                 f"job {job.name!r} cannot be placed: {', '.join(names)} draining, which takes no "
                 "job; undrain a group (plexrl undrain), or add one"
             )
-        return [self._groups[n] for n in names if n in self._groups and n not in self._closed]
+        return [group for name, group in self._groups.items() if name not in self._closed]
 
     def unplace(self, name: str) -> None:
         """A job is off its group for now; its profile stays."""
         if self._placement.pop(name, None) is not None:
             self._triggers["job left"] = "job left its group"
+
+    def rearrange(self, job: str, placement: Placement) -> None:
+        """Put a job on other groups: at once, or, at another home, when it is placed again."""
+        was = self._placement.get(job)
+        is_home = was is not None and was.home == placement.home
+        (self._placement if is_home else self._wishes)[job] = placement
+        self._moved_at[job] = self._profiles[job].iteration.num_seen
+        self.num_moves += 1
+        self._triggers["rearranged"] = f"{job} moves to {placement}"
 
     def let_in(self, group: str, *, is_open: bool) -> None:
         """Say whether jobs may be placed on a group from now on."""
@@ -124,10 +157,10 @@ class Planner:
         JobError
             No group has room.
         """
-        group = self.placement(job)
+        placement = self.placement(job)
         self._jobs[job.name] = job
         self._profiles[job.name] = JobProfile(job)
-        self._placement[job.name] = group
+        self._placement[job.name] = placement
         self._triggers["job arrived"] = "job arrived"
 
     def job_left(self, name: str) -> None:
@@ -135,6 +168,8 @@ class Planner:
         if self._jobs.pop(name, None) is not None:
             del self._profiles[name]
             self._placement.pop(name, None)
+            self._wishes.pop(name, None)
+            self._moved_at.pop(name, None)
             self._triggers["job left"] = "job left"
 
     def group_added(self, group: GroupFacts) -> None:
@@ -182,8 +217,14 @@ class Planner:
         # It is asked often, and most often one look at the first job is enough.
         return None if next(self._estimated(), None) is None else reason
 
-    def request(self, reason: str, now_s: float) -> PlanRequest:
-        """Freeze what a solve needs; reasons that came up until now count as answered."""
+    def request(self, reason: str, now_s: float, bytes_per_s: float = STATE_BYTES_S) -> PlanRequest:
+        """Freeze what a solve needs; reasons that came up until now count as answered.
+
+        Parameters
+        ----------
+        bytes_per_s
+            How fast states move between host memory and the store.
+        """
         self._num_requests += 1
         self._requested_s = now_s
         self._triggers.clear()
@@ -200,6 +241,11 @@ class Planner:
             budget_s=self._config.budget_s,
             seed=self._config.seed,
             previous=self._plan_to_beat(jobs),
+            open_groups=frozenset(self._groups) - self._closed,
+            left=movable(
+                jobs if self._config.is_rearranging else (), self._profiles, self._moved_at
+            ),
+            bytes_per_s=bytes_per_s,
         )
 
     def adopt(self, proposal: Proposal, now_s: float) -> DispatchPlan:
@@ -276,6 +322,7 @@ class Planner:
             num_solves=self.chronicle.num_solves,
             reason="; ".join(reason for reason in reasons if reason),
             adopted_s=last.adopted_s,
+            num_moves=self.num_moves,
             order={
                 group: tuple(f"{slot.job}:{slot.op}" for slot in order)
                 for group, order in self._dispatch.orders.items()
@@ -289,11 +336,11 @@ class Planner:
     def _estimated(self) -> Iterator[EstimatedJob]:
         """Jobs that can be planned: their group is there and their ops are known."""
         for name, job in self._jobs.items():
-            group, ops = self._placement.get(name), self._profiles[name].estimates()
-            if group in self._groups and group is not None and ops:
-                yield EstimatedJob(
-                    name, group, ops, job.memory_bytes, job.slowdown_limit, job.weight
-                )
+            placement, ops = self._placement.get(name), self._profiles[name].estimates()
+            if placement is None or not ops:
+                continue
+            if all(group in self._groups for group in placement.groups):
+                yield EstimatedJob(job, placement, ops)
 
     def _plan_to_beat(self, jobs: tuple[EstimatedJob, ...]) -> solver.Plan | None:
         """The plan in force, if it serves exactly these ops on these groups."""
@@ -305,16 +352,12 @@ class Planner:
             for timeline in last.proposal.plan.timelines
             for entry in timeline.order
         }
-        wanted = {(job.group, job.name, estimate.op) for job in jobs for estimate in job.ops}
+        wanted = {
+            (job.placement.home, job.name, estimate.op)
+            for job in one_group_jobs(jobs)
+            for estimate in job.ops
+        }
         return last.proposal.plan if served == wanted else None
-
-    def _busy_shares(self) -> dict[str, float]:
-        shares: dict[str, float] = {}
-        for job in self._estimated():
-            busy_s = sum(estimate.busy_s for estimate in job.ops)
-            alone_s = busy_s + sum(estimate.wait_s for estimate in job.ops)
-            shares[job.group] = shares.get(job.group, 0.0) + busy_s / max(alone_s, 1e-9)
-        return shares
 
     def _note_drift(self, job: str, op: str, profile: JobProfile) -> None:
         planned_s, estimate = self._planned_s.get((job, op)), profile.estimate(op)
@@ -326,4 +369,26 @@ class Planner:
             self._triggers[f"drift {job}:{op}"] = f"drift of {job}:{op} by {percent:.0f} %"
 
 
-__all__ = ["GroupFacts", "PlanRequest", "PlannedJob", "Planner", "Proposal", "solve"]
+def movable(
+    jobs: Iterable[EstimatedJob], profiles: Mapping[str, JobProfile], moved_at: Mapping[str, int]
+) -> dict[str, int]:
+    """Job → iterations it still has to run, of those seen for long enough where they are."""
+    found = {}
+    for entry in jobs:
+        profile = profiles[entry.name]
+        num_seen = profile.iteration.num_seen - moved_at.get(entry.name, 0)
+        is_known = all(estimate.is_measured for estimate in entry.ops)
+        if is_known and num_seen >= LEAST_ITERATIONS and entry.job.iterations is not None:
+            found[entry.name] = max(entry.job.iterations - profile.newest - 1, 0)
+    return found
+
+
+__all__ = [
+    "STATE_BYTES_S",
+    "GroupFacts",
+    "PlanRequest",
+    "PlannedJob",
+    "Planner",
+    "Proposal",
+    "solve",
+]

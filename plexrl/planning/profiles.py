@@ -83,12 +83,29 @@ class OpEstimate:
     """Whether measurements stand behind it, not only a hint."""
 
 
+@dataclass(slots=True, eq=False)
+class _Pass:
+    """One iteration of a job, as far as it was seen."""
+
+    began_s: float
+    """When its first op was ready."""
+    is_whole: bool
+    """Whether it was seen from its first lease on."""
+    last: LeaseRecord
+    """Lease of it that ended last."""
+    ops: list[str] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.ops.append(self.last.op)
+
+
 class JobProfile:
     """One job: the order of its ops, and the profile of each.
 
     The order is that of the hints until an iteration was seen from its first lease to its last.
     Later it changes only when two iterations in a row agree on another one, so that an iteration
-    with a turn more or less does not upset the plan.
+    with a turn more or less does not upset the plan. Iterations of a job whose rollouts run ahead
+    overlap.
     """
 
     def __init__(self, job: PlannedJob) -> None:
@@ -99,14 +116,20 @@ class JobProfile:
         self._hints = {op: (duration_s, wait_s) for op, duration_s, wait_s in job.ops}
         self._ops: dict[str, OpProfile] = {}
         self._last: LeaseRecord | None = None
-        self._current: list[str] = []
-        self._is_whole = False
-        self._began_s = 0.0
+        self._passes: dict[int, _Pass] = {}
+        """Iteration → what was seen of it, of those that are not over."""
+        self._num_open = 1 + job.staleness
+        """Iterations that may run at once."""
         self._candidate: tuple[str, ...] = ()
         self._yielded: deque[LeaseRecord] = deque(maxlen=WINDOW)
         """Leases that were given up in the middle, until the rest of the function comes."""
         self._estimates: tuple[OpEstimate, ...] | None = None
         """What `estimates` answers, until something is observed."""
+
+    @property
+    def newest(self) -> int:
+        """Newest iteration a lease of which has ended; -1 before the first."""
+        return -1 if self._last is None else self._last.iteration
 
     def observe(self, record: LeaseRecord) -> None:
         """Take a finished lease; those of a job come in the order in which they ended."""
@@ -120,8 +143,9 @@ class JobProfile:
         record = _whole([r for r in self._yielded if r.id == record.id], record)
         for part in [part for part in self._yielded if part.id == record.id]:
             self._yielded.remove(part)
+        self._last = record
         if record.outcome is not Outcome.DONE:
-            self._last, self._current, self._is_whole = None, [], False
+            self._passes.clear()
             return
         self._estimates = None
         profile = self._ops.setdefault(record.op, OpProfile())
@@ -129,10 +153,7 @@ class JobProfile:
         profile.held.add(max(record.held_s, 0.0))
         if record.swap_s > 0:
             profile.swap.add(record.swap_s)
-        if last is not None:
-            self._ops[last.op].wait.add(max(record.ready_s - last.ended_s, 0.0))
-        self._follow(record, last)
-        self._last = record
+        self._follow(record)
         self._forget_strangers()
 
     def estimate(self, op: str) -> OpEstimate | None:
@@ -168,20 +189,36 @@ class JobProfile:
         profile = self._ops.get(op)
         return None if profile is None else profile.busy.quantile(share)
 
-    def _follow(self, record: LeaseRecord, last: LeaseRecord | None) -> None:
-        """Keep track of where in its iteration the job is."""
-        if last is not None and record.iteration == last.iteration:
-            if record.op in self._current:
-                # The iteration began anew after a rollback.
-                self._current, self._is_whole = [], False
-            self._current.append(record.op)
-            return
-        is_next = last is not None and record.iteration == last.iteration + 1
-        if is_next and self._is_whole:
-            self._learn(tuple(self._current))
-            self.iteration.add(record.ready_s - self._began_s)
-        self._is_whole = is_next or record.iteration == 0
-        self._current, self._began_s = [record.op], record.ready_s
+    def _follow(self, record: LeaseRecord) -> None:
+        """Keep track of where in its iterations the job is."""
+        here = self._passes.get(record.iteration)
+        if here is None:
+            self._begin(record)
+        elif record.op in here.ops:
+            # The iteration began anew after a rollback.
+            self._passes = {record.iteration: _Pass(record.ready_s, False, record)}
+        else:
+            self._note_wait(here.last, record)
+            here.ops.append(record.op)
+            here.last = record
+
+    def _begin(self, record: LeaseRecord) -> None:
+        """An iteration began; the one that must be over by now is."""
+        before = self._passes.get(record.iteration - 1)
+        if before is not None and self._num_open == 1:
+            self._note_wait(before.last, record)
+        is_whole = before is not None or record.iteration == 0
+        self._passes[record.iteration] = _Pass(record.ready_s, is_whole, record)
+        over = self._passes.get(record.iteration - self._num_open)
+        if over is not None and over.is_whole:
+            following = self._passes[record.iteration - self._num_open + 1]
+            self._learn(tuple(over.ops))
+            self.iteration.add(following.began_s - over.began_s)
+        oldest = record.iteration - self._num_open
+        self._passes = {i: known for i, known in self._passes.items() if i > oldest}
+
+    def _note_wait(self, before: LeaseRecord, after: LeaseRecord) -> None:
+        self._ops[before.op].wait.add(max(after.ready_s - before.ended_s, 0.0))
 
     def _learn(self, sequence: tuple[str, ...]) -> None:
         if not self.is_learned or sequence == self._candidate:
@@ -190,8 +227,8 @@ class JobProfile:
 
     def _forget_strangers(self) -> None:
         """Drop profiles of ops that come no more, so that memory stays bounded."""
-        if len(self._ops) > 4 * (len(self.sequence) + len(self._current)) + 16:
-            kept = {*self.sequence, *self._current}
+        kept = {*self.sequence, *(op for known in self._passes.values() for op in known.ops)}
+        if len(self._ops) > 4 * len(kept) + 16:
             self._ops = {op: profile for op, profile in self._ops.items() if op in kept}
 
 

@@ -4,27 +4,34 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
 import solver
-from plexrl.planning.facts import GroupFacts
+from plexrl.core.placement import Placement
+from plexrl.planning.arranging import Forecast, Rearrangement, forecast, rearrange, serial_s
+from plexrl.planning.facts import GroupFacts, PlannedJob
 from plexrl.planning.profiles import OpEstimate
 from solver.cpsat.guard import BACKGROUND_CHILD
 from solver.dispatch.events import TICKS_PER_S, DispatchPlan, Slot
+
+STATE_BYTES_S = 500e6
+"""Bytes a second between host memory and the store until it was measured: a common disk."""
 
 
 @dataclass(frozen=True, slots=True)
 class EstimatedJob:
     """A job with what is expected of its ops at the moment of the request."""
 
-    name: str
-    group: str
-    """Group it is placed on; a solve orders, it does not move."""
+    job: PlannedJob
+    placement: Placement
+    """Groups it is on."""
     ops: tuple[OpEstimate, ...]
-    memory_bytes: int
-    slowdown_limit: float
-    weight: float
+
+    @property
+    def name(self) -> str:
+        """Name of the job."""
+        return self.job.name
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +51,12 @@ class PlanRequest:
     seed: int
     previous: solver.Plan | None = None
     """The plan in force."""
+    open_groups: frozenset[str] = frozenset()
+    """Groups that take jobs."""
+    left: Mapping[str, int] = field(default_factory=dict)
+    """Job → iterations it still has to run, of those measured well enough to be moved."""
+    bytes_per_s: float = STATE_BYTES_S
+    """How fast states move between host memory and the store."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +82,10 @@ class Proposal:
     """Whether the independent check passed the plan."""
     note: str = ""
     """What cannot hold, or why the solver's plan does not serve; plain words."""
+    forecast: Forecast | None = None
+    """What jobs over several groups are expected to come to, and those beside them."""
+    rearrangement: Rearrangement | None = None
+    """A job that would do better on other groups; the plan is for where it is now."""
 
     @property
     def objective_s(self) -> float | None:
@@ -94,13 +111,38 @@ class Proposal:
 
 
 def solve(request: PlanRequest) -> Proposal:
-    """Plan the jobs of a request; blocks for its budget at most, never raises for what it is given.
+    """Plan the order of jobs where they are, and see whether one of them should move.
+
+    Blocks for the budget at most, never raises for what it is given.
+    """
+    proposal = _ordered(request)
+    if len(request.groups) < 2:
+        return proposal
+    spots = [(entry.job, entry.placement, entry.ops) for entry in request.jobs]
+    groups = [group for group in request.groups if group.name in request.open_groups]
+    return replace(
+        proposal,
+        forecast=forecast(spots),
+        rearrangement=rearrange(spots, groups, request.left, request.bytes_per_s),
+    )
+
+
+def _ordered(request: PlanRequest) -> Proposal:
+    """Order the jobs of a request.
 
     The solver runs in a child process that is killed at its deadline. Its plan is checked by
     `solver.verify`. If slowdown limits cannot hold, the jobs are planned without them and the note
     says which cannot.
     """
     began = time.monotonic()
+    if not one_group_jobs(request.jobs):
+        return Proposal(
+            request=request,
+            status="none",
+            seconds=0.0,
+            dispatch=DispatchPlan(),
+            note="all jobs run on several groups, or beside such jobs: first ready, first served",
+        )
     try:
         problem = build_problem(request)
         result = _plan(problem, request, request.budget_s)
@@ -127,11 +169,15 @@ def solve(request: PlanRequest) -> Proposal:
 def build_problem(request: PlanRequest) -> solver.Problem:
     """Turn estimates in seconds into a problem in ticks; every job stays on its group.
 
+    Jobs over several groups are no part of it, nor are those that share a group with one: their
+    functions are served as they come, which is what the simulator does with them.
+
     Raises
     ------
     solver.ProblemError
         An estimate is out of range.
     """
+    jobs = one_group_jobs(request.jobs)
     return solver.Problem(
         groups=tuple(
             solver.Group(
@@ -143,16 +189,24 @@ def build_problem(request: PlanRequest) -> solver.Problem:
         ),
         jobs=tuple(
             solver.Job(
-                id=job.name,
-                ops=tuple(_op(estimate) for estimate in job.ops),
-                memory_bytes=job.memory_bytes,
-                slowdown_limit_permille=round(job.slowdown_limit * 1000),
-                weight=_weight(job.weight),
-                pinned_group=job.group,
+                id=entry.name,
+                ops=tuple(_op(estimate) for estimate in entry.ops),
+                memory_bytes=entry.job.memory_bytes,
+                slowdown_limit_permille=round(entry.job.slowdown_limit * 1000),
+                weight=_weight(entry.job.weight),
+                pinned_group=entry.placement.home,
             )
-            for job in request.jobs
+            for entry in jobs
         ),
-        current={job.name: job.group for job in request.jobs},
+        current={entry.name: entry.placement.home for entry in jobs},
+    )
+
+
+def one_group_jobs(jobs: Sequence[EstimatedJob]) -> tuple[EstimatedJob, ...]:
+    """Jobs on one group each that meet no job over several."""
+    spread = {group for entry in jobs if entry.placement.guests for group in entry.placement.groups}
+    return tuple(
+        entry for entry in jobs if not entry.placement.guests and entry.placement.home not in spread
     )
 
 
@@ -179,6 +233,16 @@ def without(plan: DispatchPlan, jobs: Mapping[str, object]) -> DispatchPlan:
             for group, order in plan.orders.items()
         }
     )
+
+
+def busy_shares(jobs: Iterable[EstimatedJob]) -> dict[str, float]:
+    """Group → share of time that the jobs on it hold it when each is alone, added up."""
+    shares: dict[str, float] = {}
+    for entry in jobs:
+        for estimate in entry.ops:
+            group = entry.placement.group_of_op(estimate.op)
+            shares[group] = shares.get(group, 0.0) + estimate.busy_s / serial_s(entry.ops)
+    return shares
 
 
 def _plan(problem: solver.Problem, request: PlanRequest, budget_s: float) -> solver.Result:

@@ -20,10 +20,12 @@ from dataflow.calls import Exported, ExportOptions, LLMCall, run_call
 from dataflow.checking import check_job, first_step, nodes_of
 from dataflow.errors import DataflowError
 from dataflow.inspect import draw
-from dataflow.jobs import JobSpec, StartVersion
+from dataflow.jobs import JobSpec
 from dataflow.keys import node_key
 from dataflow.phases import Phase
+from dataflow.starts import StartVersion
 from plexrl.core.jobs import JobFacts, OpHint
+from plexrl.core.placement import Arrangement
 from plexrl.core.status import ClusterStatus, JobStatus
 from plexrl.engines.folders import check_folder, state_bytes
 from plexrl.errors import JobError, JobFailedError
@@ -454,9 +456,12 @@ def job_facts(job: JobSpec) -> JobFacts:
         The job or one of its model folders is wrong.
     """
     check_job_name(job.name)
-    memory_bytes = 0
+    memory_bytes = copy_bytes = 0
     for model in job.models.values():
         check_folder(model.folder)
+        weights_bytes = state_bytes(model.folder, is_trainable=False, head=model.head)
+        # Beside the versions in use the next one arrives.
+        copy_bytes += (2 + job.staleness if model.is_trainable else 1) * weights_bytes
         # A train function commits beside the version it started from.
         num_copies = 2 if model.is_trainable else 1
         memory_bytes += num_copies * state_bytes(
@@ -475,4 +480,8 @@ def job_facts(job: JobSpec) -> JobFacts:
         weight=job.weight,
         models=attach_options(job),
         description=job.description,
+        arrangement=Arrangement(job.arrangement),
+        pins=dict(job.groups),
+        copy_bytes=copy_bytes,
+        staleness=job.staleness,
     )

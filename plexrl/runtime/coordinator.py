@@ -12,6 +12,7 @@ from dataclasses import replace
 
 from dataflow.phases import Phase
 from plexrl.core.jobs import JobFacts, JobTable
+from plexrl.core.placement import Placement, check_pins
 from plexrl.core.relocations import RelocationTable
 from plexrl.core.status import (
     ClusterStatus,
@@ -103,21 +104,23 @@ class Coordinator:
         self.planner.group_lost(group)
         self._tell(GroupLost(group), now_s)
 
-    def drop_group_of(self, function_id: str, workers: Container[str], now_s: float) -> None:
-        """Note that a function's group is gone if its worker is not among these."""
-        group = self.ledger.group_of(function_id)
-        row = self.groups.get(group)
-        if row is not None and row.worker not in workers:
-            self.group_down(group, now_s)
+    def drop_groups_of(self, function_id: str, workers: Container[str], now_s: float) -> None:
+        """Note that groups of a function are gone whose worker is not among these."""
+        for group in self.ledger.groups_of(function_id):
+            row = self.groups.get(group)
+            if row is not None and row.worker not in workers:
+                self.group_down(group, now_s)
 
-    def submit(self, facts: JobFacts, now_s: float) -> str:
-        """Place a job that arrives; returns its group.
+    def submit(self, facts: JobFacts, now_s: float) -> Placement:
+        """Place a job that arrives; returns its groups.
 
         Raises
         ------
         JobError
-            The name is taken, there is no group, or none is large enough.
+            The name is taken, there is no group, none is large enough, or those it asks for are
+            not there.
         """
+        check_pins(facts.name, facts.pins, facts.models)
         if not self.groups.names():
             raise JobError(
                 f"job {facts.name!r} has no group to run on: no worker announces a resource "
@@ -125,37 +128,47 @@ class Coordinator:
             )
         _require_room(facts, self.groups.largest_budget_bytes())
         planned = _planned(facts)
-        self.jobs.add(facts, "", now_s - self.epoch_s)
+        self.jobs.add(facts, Placement(""), now_s - self.epoch_s)
         try:
-            group = self.planner.placement(planned)
+            placement = self.planner.placement(planned)
         except BaseException:
             self.jobs.move(facts.name, JobState.FAILED, now_s - self.epoch_s, "not placed")
             raise
-        self.jobs.set_group(facts.name, group)
+        self.jobs.set_placement(facts.name, placement)
         self.planner.job_arrived(planned)
-        return group
+        return placement
 
     def stranded(self, now_s: float) -> tuple[str, ...]:
-        """Jobs whose group has been gone too long, while there are others."""
+        """Jobs one of whose groups has been gone too long, while there are others.
+
+        A job that was told to run there waits on.
+        """
         if not self.groups.names() or not self.groups.is_any_gone():
             return ()
-        return tuple(
-            entry.facts.name
+        gone = {
+            entry.facts.name: {
+                group
+                for group in entry.placement.groups
+                if self.groups.gone_for_s(group, now_s) > GROUP_PATIENCE_S
+            }
             for entry in self.jobs.active()
             if entry.facts.name not in self.relocations
-            and self.groups.gone_for_s(entry.group, now_s) > GROUP_PATIENCE_S
+        }
+        return tuple(
+            name
+            for name, groups in gone.items()
+            if groups and not groups & set(self.jobs[name].facts.pins.values())
         )
 
     def move(self, job: str, now_s: float) -> tuple[str, ...]:
-        """Place a job anew; returns its functions, to be held for its new group.
+        """Place a job anew; returns its functions, to be made ready for their new groups.
 
         Raises
         ------
         JobError
             No group has room.
         """
-        group = self.planner.placement(_planned(self.jobs[job].facts))
-        self.jobs.set_group(job, group)
+        self.jobs.set_placement(job, self.planner.placement(_planned(self.jobs[job].facts)))
         functions = self.ledger.of_job(job)
         for entry in functions:
             if entry.ready_s is not None:
@@ -167,8 +180,8 @@ class Coordinator:
         self.jobs.move(job, JobState.PAUSED, now_s - self.epoch_s)
         self._tell(JobLeft(job), now_s)
 
-    def settle_down(self, job: str, target: str, now_s: float) -> str:
-        """Place a job that is off its group, on `target` or wherever there is room.
+    def settle_down(self, job: str, target: str, now_s: float) -> Placement:
+        """Place a job that is off its groups, at home on `target` or wherever there is room.
 
         Raises
         ------
@@ -176,12 +189,12 @@ class Coordinator:
             There is no room.
         """
         entry = self.jobs[job]
-        group = self.planner.placement(_planned(entry.facts), target)
-        self.jobs.set_group(job, group)
+        placement = self.planner.placement(_planned(entry.facts), target)
+        self.jobs.set_placement(job, placement)
         if entry.state is JobState.PAUSED:
             self.jobs.move(job, JobState.STARTING, now_s - self.epoch_s)
-        self.planner.ask(f"{job} goes on, on {group}")
-        return group
+        self.planner.ask(f"{job} goes on, on {placement}")
+        return placement
 
     def end(self, job: str, state: JobState, now_s: float, error: str = "") -> None:
         """Note that a job ended; a second end changes nothing."""
@@ -237,36 +250,35 @@ class Coordinator:
             for name, options in self.jobs[job].facts.models.items()
         }
 
-    def known(self, function_id: str, annotation: Mapping[str, object]) -> str:
-        """A function entered the scheduler; returns the group it will run on.
+    def known(self, function_id: str, annotation: Mapping[str, object]) -> None:
+        """A function entered the scheduler.
 
         Raises
         ------
         JobError
             Its job was never submitted here.
         """
-        job = str(annotation["job"])
-        entry = self.jobs[job]
+        facts = self.jobs[str(annotation["job"])].facts
         hint = annotation.get("hint_s")
         self.ledger.know(
             FunctionEntry(
                 id=function_id,
-                job=job,
+                job=facts.name,
                 model=str(annotation["model"]),
                 op=str(annotation["op"]),
                 iteration=int(str(annotation["iteration"])),
                 version=int(str(annotation["version"])),
                 hint_s=hint if isinstance(hint, float) else None,
-                is_yieldable=_is_yieldable(annotation, entry.facts),
+                is_yieldable=_is_yieldable(annotation, facts),
             )
         )
-        return entry.group
 
     def ready(self, function_id: str, now_s: float) -> None:
         """A function's inputs are there."""
         self.ledger.ready(function_id, now_s)
         entry = self.ledger[function_id]
-        group = self.jobs[entry.job].group
+        placement = self.jobs[entry.job].placement
+        groups = placement.lease_groups(entry.op, is_setup=entry.iteration < 0)
         expected_s = self.planner.expected_s(entry.job, entry.op, entry.hint_s)
         expected = max(1, round(expected_s * TICKS_PER_S))
         served = round(entry.served_s * TICKS_PER_S)
@@ -277,7 +289,7 @@ class Coordinator:
                     job=entry.job,
                     op=entry.op,
                     iteration=entry.iteration,
-                    groups=(group,),
+                    groups=groups,
                     duration_ticks=rest_ticks(expected, served) if served else expected,
                     is_yieldable=entry.is_yieldable,
                     served_ticks=served,
@@ -295,7 +307,8 @@ class Coordinator:
                     self.ledger.started(function_id, at_s)
                     self._tell(Started(function_id), now_s)
             case LeaseEnded():
-                self.groups.note(report)
+                held = self.ledger[report.id].groups if report.id in self.ledger else ()
+                self.groups.note(report, held)
                 record = self.ledger.ended(report)
                 if record is not None:
                     if report.trained is not None:
@@ -380,4 +393,9 @@ def _planned(facts: JobFacts) -> PlannedJob:
         memory_bytes=facts.memory_bytes,
         slowdown_limit=facts.slowdown_limit,
         weight=facts.weight,
+        arrangement=facts.arrangement,
+        pins=facts.pins,
+        copy_bytes=facts.copy_bytes,
+        staleness=facts.staleness,
+        iterations=facts.iterations,
     )

@@ -25,6 +25,8 @@ class Desk:
         What is asked about, and changed.
     stop_driver
         Ends the driver of a job on a worker.
+    placed
+        Tells the groups of a job that it was placed there.
     let_go
         Lets the group of a job that ended forget it.
     settle
@@ -41,6 +43,7 @@ class Desk:
         drivers: DriverPlacement,
         *,
         stop_driver: Callable[[str, str], None],
+        placed: Callable[[str], None],
         let_go: Callable[[str], None],
         settle: Callable[[], None],
         cpu_phases: Callable[[], Mapping[str, str]],
@@ -50,6 +53,7 @@ class Desk:
         self._coordinator = coordinator
         self._drivers = drivers
         self._stop_driver = stop_driver
+        self._placed = placed
         self._let_go = let_go
         self._settle = settle
         self._cpu_phases = cpu_phases
@@ -74,6 +78,7 @@ class Desk:
         submission: Submission = unpack(payload)
         facts = submission.facts
         self._coordinator.submit(facts, self._clock())
+        self._placed(facts.name)
         self._drivers.add(facts.name, submission.spec, is_resumed=submission.is_resumed)
         self._settle()
 

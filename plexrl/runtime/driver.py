@@ -348,7 +348,7 @@ class JobDriver:
         if self._is_leaving:
             raise _SteppedAsideError
         self._current = position.index
-        queue: asyncio.Queue[InFlight | None] = asyncio.Queue(maxsize=AHEAD)
+        queue: asyncio.Queue[InFlight | None] = asyncio.Queue(maxsize=max(AHEAD, spec.staleness))
         try:
             async with asyncio.TaskGroup() as tasks:
                 tasks.create_task(self._submit_all(spec, position, queue))

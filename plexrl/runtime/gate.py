@@ -84,11 +84,10 @@ class Gate:
                 stimulus_id=self._stimulus("restart"),
             )
 
-    def hold(self, key: Any, group: str) -> None:
+    def hold(self, key: Any) -> None:
         """Keep an LLM task from running until `admit`."""
         task = self._scheduler.tasks[key]
         task.worker_restrictions = {NOWHERE}
-        task.resource_restrictions = {RESOURCE_PREFIX + group: 1}
         task.loose_restrictions = False
 
     def keep_off_groups(self, keys: Iterable[Any]) -> None:
@@ -101,8 +100,8 @@ class Gate:
             ):
                 task.worker_restrictions = self._ordinary_workers
 
-    def admit(self, key: Any, address: str) -> bool:
-        """Send a held task to a worker.
+    def admit(self, key: Any, group: str, address: str) -> bool:
+        """Send a held task to the worker of a group.
 
         Returns
         -------
@@ -114,6 +113,7 @@ class Gate:
         if task is None or task.state != "no-worker":
             return False
         task.worker_restrictions = {address}
+        task.resource_restrictions = {RESOURCE_PREFIX + group: 1}
         self._scheduler.transitions({key: "processing"}, self._stimulus("admit"))
         if task.state == "no-worker":
             task.worker_restrictions = {NOWHERE}

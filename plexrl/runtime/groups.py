@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 
+from plexrl.core.states import Tier
+from plexrl.planning.planner import STATE_BYTES_S
 from plexrl.services.reports import LeaseEnded, ServiceSnapshot
 
 
@@ -87,9 +90,23 @@ class GroupTable:
         if row is not None:
             row.snapshot = snapshot
 
-    def note(self, report: LeaseEnded) -> None:
-        """Take what a service said at the end of a lease."""
+    def state_bytes_s(self) -> float:
+        """How fast states have moved between host memory and the store, in bytes a second."""
+        moves = [
+            traffic
+            for row in self._rows.values()
+            for traffic in row.snapshot.traffic
+            if Tier.STORE in {traffic.source, traffic.target}
+        ]
+        seconds = sum(traffic.seconds for traffic in moves)
+        return sum(traffic.num_bytes for traffic in moves) / seconds if seconds else STATE_BYTES_S
+
+    def note(self, report: LeaseEnded, groups: Iterable[str]) -> None:
+        """Take what a service said at the end of a lease of these groups."""
         row = self._rows.get(report.group)
         if row is not None:
             row.snapshot = report.snapshot
-            row.busy_s += report.ended_s - report.started_s
+        for name in {report.group, *groups}:
+            held = self._rows.get(name)
+            if held is not None:
+                held.busy_s += report.ended_s - report.started_s

@@ -30,8 +30,8 @@ class FunctionEntry:
     """Seconds it has computed in leases it yielded."""
     served_on: str = ""
     """Group that keeps what it computed in them; empty if it never yielded."""
-    group: str = ""
-    """Group it was admitted to; empty before."""
+    groups: tuple[str, ...] = ()
+    """Groups it was admitted to, the one it runs on first; empty before."""
     ready_s: float | None = None
     """When its inputs were there; seconds of the system clock, as all times here."""
     started_s: float | None = None
@@ -64,18 +64,18 @@ class Ledger:
         """Note that its inputs are there."""
         self._live[function_id] = replace(self._live[function_id], ready_s=at_s, started_s=None)
 
-    def admitted(self, function_id: str, group: str) -> None:
-        """Note where it was sent."""
-        self._live[function_id] = replace(self._live[function_id], group=group)
+    def admitted(self, function_id: str, groups: tuple[str, ...]) -> None:
+        """Note where it was sent, and what it holds."""
+        self._live[function_id] = replace(self._live[function_id], groups=groups)
 
     def started(self, function_id: str, at_s: float) -> None:
         """Note that its lease began."""
         self._live[function_id] = replace(self._live[function_id], started_s=at_s)
 
-    def group_of(self, function_id: str) -> str:
-        """Group a function was admitted to; empty if it holds no place on any."""
+    def groups_of(self, function_id: str) -> tuple[str, ...]:
+        """Groups a function was admitted to; empty if it holds no place on any."""
         entry = self._live.get(function_id)
-        return "" if entry is None else entry.group
+        return () if entry is None else entry.groups
 
     def may_withdraw(self, function_id: str) -> bool:
         """Whether a function waits for its lease, so that taking it back ends its life."""
@@ -83,7 +83,10 @@ class Ledger:
         return entry is not None and entry.ready_s is not None and entry.started_s is None
 
     def ended(self, report: LeaseEnded) -> LeaseRecord | None:
-        """Turn a report into a record; None for a function whose group was lost meanwhile."""
+        """Turn a report into a record; None for a function whose group was lost meanwhile.
+
+        A gang has a record for each of its groups; that of the one it ran on is returned.
+        """
         entry = self._live.get(report.id)
         if entry is None or entry.started_s is None:
             return None
@@ -100,11 +103,14 @@ class Ledger:
         else:
             self._leave(entry)
         self._keep(record)
+        for group in entry.groups:
+            if group != report.group:
+                self._keep(replace(record, group=group, swap_bytes=0))
         return record
 
     def lost(self, group: str, at_s: float) -> None:
         """Close the leases that ran on a group that is gone."""
-        for entry in [e for e in self._live.values() if e.group == group]:
+        for entry in [e for e in self._live.values() if group in e.groups]:
             if entry.started_s is not None:
                 self._keep(
                     self._record(
@@ -130,7 +136,7 @@ class Ledger:
         else:
             self._live[entry.id] = replace(
                 entry,
-                group="",
+                groups=(),
                 ready_s=None,
                 started_s=None,
                 served_s=served_s,

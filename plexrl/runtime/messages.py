@@ -61,6 +61,23 @@ YIELD = "plexrl-yield"
 """Scheduler → service: let a rollout stop in the middle and give its lease up."""
 FORGET = "plexrl-forget"
 """Scheduler → service: let go of a job."""
+HOSTED = "plexrl-hosted"
+"""Scheduler → service: a `plexrl.services.guests.Hosted`."""
+COPY = "plexrl-copy"
+"""Scheduler → service: fetch a copy of a version (`plexrl.core.states.StateRef`) soon needed."""
+
+LEND = "plexrl_lend"
+"""Service → service: keep a version in host memory until it is given back; a `Loan`."""
+READ = "plexrl_read"
+"""Service → service: bytes of a loan."""
+GIVE_BACK = "plexrl_give_back"
+"""Service → service: a loan is over."""
+HOLD = "plexrl_hold"
+"""Service → service: run nothing while a gang runs."""
+LET_GO = "plexrl_let_go"
+"""Service → service: the gang is over."""
+HOLDS = "plexrl_holds"
+"""Service → service: whether a function still runs there."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
+from plexrl.core.states import StateRef
 from plexrl.runtime import messages
 from plexrl.runtime.messages import Drive, Order, Upcoming, pack
+from plexrl.services.guests import Hosted
 
 
 class Outbox:
@@ -38,6 +40,14 @@ class Outbox:
     def forget(self, worker: str, job: str) -> None:
         """Let a group go of a job that ended."""
         self._send(worker, messages.FORGET, job=job)
+
+    def hosted(self, worker: str, hosted: Hosted) -> None:
+        """Tell a group that a job computes there."""
+        self._send(worker, messages.HOSTED, payload=pack(hosted))
+
+    def copy(self, worker: str, ref: StateRef) -> None:
+        """Have a group fetch a copy of a version it will need."""
+        self._send(worker, messages.COPY, payload=pack(ref))
 
     def _send(self, worker: str, op: str, **message: object) -> None:
         if worker in self._scheduler.stream_comms:

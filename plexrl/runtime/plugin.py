@@ -28,7 +28,9 @@ from plexrl.runtime import messages
 from plexrl.runtime.coordinator import Coordinator
 from plexrl.runtime.desk import Desk
 from plexrl.runtime.drivers import DriverPlacement
+from plexrl.runtime.gangs import is_granted, must_wait
 from plexrl.runtime.gate import Gate, group_of
+from plexrl.runtime.hosting import Hosting
 from plexrl.runtime.logs import log_driver
 from plexrl.runtime.messages import unpack
 from plexrl.runtime.ordinary import OrdinaryTasks
@@ -98,7 +100,9 @@ class PlexRLScheduler(SchedulerPlugin):
         self._tasks: set[asyncio.Task[None]] = set()
         self._llm_keys: set[Any] = set()
         self._denied: dict[Any, Exception] = {}
-        self._unserved: dict[Any, str] = {}
+        self._unserved: dict[Any, tuple[str, ...]] = {}
+        self._behind_gangs: dict[Any, tuple[str, ...]] = {}
+        """Admitted functions that may not be sent yet (`plexrl.runtime.gangs`)."""
         self._is_draining = False
 
     async def start(self, scheduler: Scheduler) -> None:
@@ -110,21 +114,7 @@ class PlexRLScheduler(SchedulerPlugin):
             Planner(self._planning), _arbiter(self._planning), self._clock()
         )
         ordinary = OrdinaryTasks(self._gate, self._coordinator.jobs, self._coordinator.ledger)
-        self._overdue = Overdue(self._gate, self._task_timeout_s, ordinary.jobs, self._clock)
-        self._drivers = DriverPlacement(self._run)
-        self._desk = Desk(
-            self._coordinator,
-            self._drivers,
-            stop_driver=partial(_stop_driver, self._gate, self._outbox),
-            let_go=self._let_go,
-            settle=self._settle,
-            cpu_phases=ordinary.phases,
-            num_errors=lambda: self._num_errors,
-            clock=self._clock,
-        )
-        self._steering = Steering(
-            self._coordinator, self._drivers, self._outbox, settle=self._settle, clock=self._clock
-        )
+        self._open_desks(ordinary)
         scheduler.handlers |= {**self._desk.handlers(), **self._steering.handlers()}
         scheduler.stream_handlers |= {
             messages.REPORT: self.handle_report,
@@ -137,9 +127,36 @@ class PlexRLScheduler(SchedulerPlugin):
             show(self._faces, scheduler, self.view)
         for address in scheduler.workers:
             self.add_worker(scheduler, address)
-        planning = replan_for_ever(self._coordinator, self._clock, self._guarded, self._drain_soon)
+        planning = replan_for_ever(
+            self._coordinator, self._clock, self._guarded, self._steering.adopted
+        )
         for loop in (self._reconcile(), planning):
             self._tasks.add(asyncio.create_task(loop))
+
+    def _open_desks(self, ordinary: OrdinaryTasks) -> None:
+        """Make what answers clients and operators."""
+        self._overdue = Overdue(self._gate, self._task_timeout_s, ordinary.jobs, self._clock)
+        self._drivers = DriverPlacement(self._run)
+        self._hosting = Hosting(self._coordinator, self._outbox)
+        self._desk = Desk(
+            self._coordinator,
+            self._drivers,
+            stop_driver=partial(_stop_driver, self._gate, self._outbox),
+            placed=self._hosting.tell,
+            let_go=self._let_go,
+            settle=self._settle,
+            cpu_phases=ordinary.phases,
+            num_errors=lambda: self._num_errors,
+            clock=self._clock,
+        )
+        self._steering = Steering(
+            self._coordinator,
+            self._drivers,
+            self._outbox,
+            placed=self._hosting.tell,
+            settle=self._settle,
+            clock=self._clock,
+        )
 
     async def before_close(self) -> None:
         """Stop the periodic passes."""
@@ -161,6 +178,7 @@ class PlexRLScheduler(SchedulerPlugin):
             max_jobs = self._planning.max_jobs
             facts = GroupFacts(group, self._host_budget_bytes * max_jobs, max_jobs)
             self._coordinator.group_up(facts, worker, self._host_budget_bytes, self._clock())
+            self._hosting.group_up(group)
             self._drain_soon()
 
     def remove_worker(
@@ -216,7 +234,11 @@ class PlexRLScheduler(SchedulerPlugin):
         with self._guarded("transition"):
             now_s = self._clock()
             if finish == "no-worker":
-                self._on_ready(key, now_s)
+                if key in self._denied:
+                    error = self._denied[key]
+                    asyncio.get_running_loop().call_soon(self._gate.fail, key, error)
+                else:
+                    self._coordinator.ready(key, now_s)
             elif start == "no-worker" and finish != "processing":
                 if key not in self._denied:
                     self._coordinator.withdrawn(key, now_s)
@@ -244,6 +266,7 @@ class PlexRLScheduler(SchedulerPlugin):
                 self._steering.let_go(report)
             else:
                 self._coordinator.report(report, self._clock())
+                self._hosting.note(report)
             self._drain_soon()
 
     async def handle_driver(self, worker: str, payload: bytes) -> None:
@@ -259,6 +282,8 @@ class PlexRLScheduler(SchedulerPlugin):
                 self._settle()
             else:
                 self._coordinator.jobs.set_driver(job, worker)
+            if isinstance(event, messages.IterationCommitted):
+                self._steering.iteration_ended(job)
             self._drain_soon()
 
     def _hold(self, key: Any, annotation: object) -> None:
@@ -266,19 +291,11 @@ class PlexRLScheduler(SchedulerPlugin):
         try:
             read = read_annotation({ANNOTATION: annotation})
             assert read is not None
-            group = self._coordinator.known(key, read)
+            self._coordinator.known(key, read)
         except (DataflowError, JobError) as error:
             # It cannot fail before it is ready; until then it must not run either.
             self._denied[key] = error
-            group = "none"
-        self._gate.hold(key, group)
-
-    def _on_ready(self, key: Any, now_s: float) -> None:
-        if key in self._denied:
-            error = self._denied[key]
-            asyncio.get_running_loop().call_soon(self._gate.fail, key, error)
-        else:
-            self._coordinator.ready(key, now_s)
+        self._gate.hold(key)
 
     def _on_left_worker(self, key: Any, now_s: float) -> None:
         """A task left its worker: done, failed, cancelled, or lost with the worker."""
@@ -286,7 +303,7 @@ class PlexRLScheduler(SchedulerPlugin):
         if key in self._denied:
             return
         # Dask moves the tasks of a worker that is gone before it tells plugins of it.
-        self._coordinator.drop_group_of(key, self._scheduler.workers, now_s)
+        self._coordinator.drop_groups_of(key, self._scheduler.workers, now_s)
         if self._coordinator.ledger.may_withdraw(key):
             self._coordinator.withdrawn(key, now_s)
 
@@ -302,11 +319,15 @@ class PlexRLScheduler(SchedulerPlugin):
             while instructions := self._coordinator.take_instructions():
                 for instruction in instructions:
                     self._carry_out(instruction)
+            for key, groups in list(self._behind_gangs.items()):
+                del self._behind_gangs[key]
+                if is_granted(self._coordinator.arbiter, key, groups):
+                    self._admit(key, groups)
 
     def _carry_out(self, instruction: Instruction) -> None:
         match instruction:
             case Admit(id=key, groups=groups):
-                self._admit(key, groups[0])
+                self._admit(key, groups)
             case Prefetch(group=group, job=job, op=op):
                 row = self._coordinator.groups.get(group)
                 if row is not None:
@@ -320,13 +341,15 @@ class PlexRLScheduler(SchedulerPlugin):
                 delay_s = tick / TICKS_PER_S - (self._clock() - self._coordinator.epoch_s)
                 asyncio.get_running_loop().call_later(max(0.0, delay_s), self._wake)
 
-    def _admit(self, key: Any, group: str) -> None:
-        row = self._coordinator.groups.get(group)
-        if row is not None and self._gate.admit(key, row.worker):
-            self._coordinator.ledger.admitted(key, group)
+    def _admit(self, key: Any, groups: tuple[str, ...]) -> None:
+        row = self._coordinator.groups.get(groups[0])
+        if must_wait(self._coordinator.arbiter, key, groups):
+            self._behind_gangs[key] = groups
+        elif row is not None and self._gate.admit(key, groups[0], row.worker):
+            self._coordinator.ledger.admitted(key, groups)
             self._unserved.pop(key, None)
         else:
-            self._unserved[key] = group
+            self._unserved[key] = groups
 
     def _wake(self) -> None:
         with self._guarded("wake"):
@@ -341,21 +364,19 @@ class PlexRLScheduler(SchedulerPlugin):
         self._drain_soon()
 
     def _let_go(self, job: str) -> None:
-        """A job ended: its group may forget it once it is durable."""
+        """A job ended: its groups may forget it once it is durable."""
         self._drivers.remove(job)
         self._desk.note_end(job)
         self._steering.job_ended(job)
-        row = self._coordinator.groups.get(self._coordinator.jobs[job].group)
-        if row is not None:
-            self._outbox.forget(row.worker, job)
+        self._hosting.let_go(job)
 
     async def _reconcile(self) -> None:
         while True:
             await asyncio.sleep(RECONCILE_S)
             with self._guarded("reconcile"):
-                for key, group in list(self._unserved.items()):
+                for key, groups in list(self._unserved.items()):
                     if self._gate.state(key) == "no-worker":
-                        self._admit(key, group)
+                        self._admit(key, groups)
                     else:
                         del self._unserved[key]
                 self._gate.keep_waiting(self._llm_keys)
@@ -372,10 +393,11 @@ class PlexRLScheduler(SchedulerPlugin):
                 # It goes on waiting, and its status says for what.
                 logger.debug("job %s has no other group: %s", job, error)
                 continue
-            group = self._coordinator.jobs[job].group
-            logger.warning("job %s moves to %s: its group is gone", job, group)
+            placement = self._coordinator.jobs[job].placement
+            logger.warning("job %s moves to %s: its group is gone", job, placement)
+            self._hosting.tell(job)
             for key in keys:
-                self._gate.hold(key, group)
+                self._gate.hold(key)
                 if self._gate.state(key) == "no-worker":
                     self._coordinator.ready(key, now_s)
 

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager
 
 from plexrl.clock import Clock
-from plexrl.planning.planner import solve
+from plexrl.planning.planner import Proposal, solve
 from plexrl.runtime.coordinator import Coordinator
 
 PLANNING_S = 0.1
@@ -18,7 +18,7 @@ async def replan_for_ever(
     coordinator: Coordinator,
     clock: Clock,
     guarded: Callable[[str], AbstractContextManager[None]],
-    adopted: Callable[[], None],
+    adopted: Callable[[Proposal], None],
 ) -> None:
     """Run the planning loop until it is cancelled.
 
@@ -29,7 +29,7 @@ async def replan_for_ever(
     guarded
         Logs and counts an error instead of ending the loop.
     adopted
-        Called after a plan came into force.
+        Called with a plan that came into force.
     """
     planner = coordinator.planner
     loop = asyncio.get_running_loop()
@@ -40,8 +40,8 @@ async def replan_for_ever(
             reason = planner.due(now_s)
             if reason is None:
                 continue
-            request = planner.request(reason, now_s)
+            request = planner.request(reason, now_s, coordinator.groups.state_bytes_s())
             # It blocks on its child process, whose end the budget guarantees.
             proposal = await loop.run_in_executor(None, solve, request)
             coordinator.adopt(proposal, clock())
-            adopted()
+            adopted(proposal)

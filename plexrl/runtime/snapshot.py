@@ -69,7 +69,7 @@ def _job_status(
     return JobStatus(
         name=entry.facts.name,
         state=entry.state,
-        group=entry.group,
+        group=str(entry.placement),
         iteration=entry.num_committed,
         iterations=entry.facts.iterations,
         phase=phase,
@@ -104,9 +104,9 @@ def _phase(
     if entry.state is JobState.PAUSED:
         why = tables.relocations.why_resting(name)
         return "", f"plexrl unpause {name}" + (f" ({why})" if why else "")
-    holder = tables.arbiter.holder(entry.group)
-    if holder is not None and holder.function.job == name:
-        return holder.function.op, ""
+    running = _running(tables, entry)
+    if running:
+        return running, ""
     if entry.waits_for:
         return "", entry.waits_for
     if name in reasons:
@@ -114,8 +114,9 @@ def _phase(
     if name in moment.cpu_phases:
         phase = moment.cpu_phases[name]
         return phase, f"{phase} on a CPU worker"
-    if tables.groups.get(entry.group) is None:
-        return "", f"a worker for {entry.group}"
+    away = [group for group in entry.placement.groups if tables.groups.get(group) is None]
+    if away:
+        return "", f"a worker for {away[0]}"
     if not entry.driver:
         is_moving = name in tables.relocations
         return "", "a group" if is_moving else "a worker without a group, for its driver"
@@ -127,11 +128,20 @@ def _draining(tables: Tables, group: str) -> str:
     if reason is None:
         return ""
     num_left = sum(
-        entry.group == group and not tables.relocations.is_off(entry.facts.name)
+        group in entry.placement.groups and not tables.relocations.is_off(entry.facts.name)
         for entry in tables.jobs.active()
     )
     told = f"draining, {num_left} jobs left" if num_left else "drained"
     return f"{told} ({reason})" if reason else told
+
+
+def _running(tables: Tables, entry: JobEntry) -> str:
+    """Op of a job that holds a group; empty if none does."""
+    for group in entry.placement.groups:
+        holder = tables.arbiter.holder(group)
+        if holder is not None and holder.function.job == entry.facts.name:
+            return holder.function.op
+    return ""
 
 
 def _group_status(tables: Tables, name: str, row: GroupRow, moment: Moment) -> GroupStatus:

@@ -7,7 +7,8 @@ from typing import Any
 
 from distributed import Client
 
-from dataflow.jobs import JobSpec, StartVersion
+from dataflow.jobs import JobSpec
+from dataflow.starts import StartVersion
 from plexrl.errors import JobError
 from plexrl.ids import check_job_name
 from plexrl.runtime.gate import group_of

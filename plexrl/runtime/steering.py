@@ -11,9 +11,11 @@ from collections.abc import Awaitable, Callable
 
 from plexrl.clock import Clock
 from plexrl.core.jobs import JobEntry
+from plexrl.core.placement import Placement
 from plexrl.core.relocations import Aim, Relocation, Step
 from plexrl.core.status import JobState
 from plexrl.errors import JobError
+from plexrl.planning.planner import Proposal
 from plexrl.runtime import messages
 from plexrl.runtime.coordinator import Coordinator
 from plexrl.runtime.drivers import DriverPlacement
@@ -36,6 +38,8 @@ class Steering:
         What is changed.
     outbox
         Tells drivers and services.
+    placed
+        Tells the groups of a job that it was placed there.
     settle
         Places drivers and carries out what the arbiter answered.
     """
@@ -46,15 +50,19 @@ class Steering:
         drivers: DriverPlacement,
         outbox: Outbox,
         *,
+        placed: Callable[[str], None],
         settle: Callable[[], None],
         clock: Clock,
     ) -> None:
         self._coordinator = coordinator
         self._drivers = drivers
         self._outbox = outbox
+        self._placed = placed
         self._settle = settle
         self._clock = clock
         self._table = coordinator.relocations
+        self._elsewhere: dict[str, Placement] = {}
+        """Job → where it shall sample once its iteration has ended; its home stays."""
         self._unanswered: set[tuple[str, str]] = set()
         """(job, worker) that were told to let go of each other and have not answered."""
 
@@ -98,7 +106,7 @@ class Steering:
             raise JobError(f"group {group!r} is draining; undrain it first: plexrl undrain {group}")
         if entry.state is JobState.PAUSED:
             raise JobError(f"job {job!r} is paused; unpause it first: plexrl unpause {job}")
-        if entry.group == group and job not in self._table:
+        if entry.placement.home == group and job not in self._table:
             return pack(f"job {job} is on {group} already")
         self._table.ask(job, Aim.MOVE, reason, group)
         return pack(self._set_off(job, is_now=is_now))
@@ -119,7 +127,8 @@ class Steering:
         self._check_group(group)
         self._coordinator.groups.close(group, reason)
         self._coordinator.planner.let_in(group, is_open=False)
-        jobs = [e.facts.name for e in self._coordinator.jobs.active() if e.group == group]
+        active = self._coordinator.jobs.active()
+        jobs = [entry.facts.name for entry in active if group in entry.placement.groups]
         for job in jobs:
             if job not in self._table:
                 self._table.ask(job, Aim.MOVE, f"{group} drains" + f": {reason}" * bool(reason))
@@ -153,15 +162,43 @@ class Steering:
         assert proposal.plan is not None
         coordinator.adopt(proposal, now_s)
         moves = [
-            (job, entry.group, group)
+            (job, str(entry.placement), group)
             for job, entry in active.items()
-            if entry.group != (group := proposal.plan.placement[job])
+            if str(entry.placement) != (group := proposal.plan.placement[job])
         ]
         for job, _, group in moves:
             self._table.ask(job, Aim.MOVE, "a plan was applied", group)
             self._set_off(job, is_now=False)
         self._settle()
         return pack(AppliedPlan(tuple(moves), proposal.cycles_s, proposal.slowdowns))
+
+    def adopted(self, proposal: Proposal) -> None:
+        """A plan is in force: a job that it wants elsewhere goes there after its iteration."""
+        move, coordinator = proposal.rearrangement, self._coordinator
+        if move is not None and move.job in coordinator.jobs:
+            entry = coordinator.jobs[move.job]
+            if entry.state is JobState.RUNNING and move.job not in self._table:
+                self._rearrange(entry, move.placement, f"the plan gains {move.gain:.0%}")
+        self._settle()
+
+    def _rearrange(self, entry: JobEntry, placement: Placement, reason: str) -> None:
+        job = entry.facts.name
+        if placement.home == entry.placement.home:
+            self._elsewhere[job] = placement
+            return
+        self._coordinator.planner.rearrange(job, placement)
+        self._table.ask(job, Aim.MOVE, reason)
+        self._set_off(job, is_now=False)
+
+    def iteration_ended(self, job: str) -> None:
+        """A job's functions that become ready from now on run where the plan wants them."""
+        placement = self._elsewhere.pop(job, None)
+        if placement is None or job in self._table:
+            return
+        logger.info("job %s samples on %s from now on", job, placement)
+        self._coordinator.planner.rearrange(job, placement)
+        self._coordinator.jobs.set_placement(job, placement)
+        self._placed(job)
 
     def stepped_aside(self, job: str) -> bool:
         """A driver has ended; returns whether that was asked for."""
@@ -171,12 +208,14 @@ class Steering:
         coordinator = self._coordinator
         coordinator.jobs.set_driver(job, "")
         self._drivers.hold(job)
-        group = coordinator.jobs[job].group
-        row = self._table.stepped_aside(job, frozenset({group}))
+        groups = coordinator.jobs[job].placement
+        row = self._table.stepped_aside(job, frozenset(groups.groups))
         coordinator.planner.unplace(job)
         if row.aim is Aim.PAUSE:
             coordinator.rest(job, self._clock())
-        logger.info("job %s left %s: %s", job, group, row, extra={"job": job, "group": group})
+        logger.info(
+            "job %s left %s: %s", job, groups, row, extra={"job": job, "group": str(groups)}
+        )
         self.proceed()
         return True
 
@@ -196,6 +235,7 @@ class Steering:
     def job_ended(self, job: str) -> None:
         """A job goes nowhere any more."""
         self._table.end(job)
+        self._elsewhere.pop(job, None)
 
     def proceed(self) -> None:
         """Bring every job on its way as far as it can get; called again from time to time."""
@@ -231,6 +271,7 @@ class Steering:
         except JobError as error:
             self._table.wait(job, str(error))
             return
+        self._placed(job)
         self._table.end(job)
         self._drivers.release(job)
 
@@ -254,7 +295,9 @@ class Steering:
     def _told(self, job: str) -> str:
         """Where a job is on its way, in plain words."""
         row, entry = self._table.get(job), self._coordinator.jobs[job]
-        return f"job {job} " + (f"is {entry.state} on {entry.group}" if row is None else str(row))
+        return f"job {job} " + (
+            f"is {entry.state} on {entry.placement}" if row is None else str(row)
+        )
 
     def _live(self, job: str) -> JobEntry:
         entry = self._coordinator.jobs[job]

@@ -17,7 +17,7 @@ from distributed import Client, Reschedule, Worker, get_worker
 from distributed.diagnostics.plugin import WorkerPlugin
 
 from dataflow import calls
-from dataflow.jobs import StartVersion
+from dataflow.starts import StartVersion
 from plexrl.clock import Clock, system_clock
 from plexrl.config import EngineConfig, StateConfig
 from plexrl.engines.protocol import ModelSource
@@ -28,6 +28,7 @@ from plexrl.runtime.driver import JobDriver
 from plexrl.runtime.gate import group_of
 from plexrl.runtime.messages import DriverEvent, pack, unpack
 from plexrl.runtime.metrics_log import MetricsLog
+from plexrl.runtime.peers import PeerDesk, WorkerPeers
 from plexrl.runtime.registry import CANCELLED, JobRegistry, check_there, states_of
 from plexrl.runtime.sample_log import SampleLog
 from plexrl.runtime.starts import Stored, stored_versions
@@ -131,6 +132,7 @@ class _ServiceHost:
                 max_unwritten=state.max_unwritten,
             ),
             start_engine=self._start_engine,
+            peers=WorkerPeers(worker),
             current_id=_current_key,
             report=self._report,
             open_store=self._open_store,
@@ -138,7 +140,14 @@ class _ServiceHost:
             device_budget_bytes=engines.device_budget_bytes,
         )
         calls.bind(self._run)
+        self._listen(worker)
+
+    def _listen(self, worker: Worker) -> None:
+        """Answer other services, and take what the scheduler says."""
+        PeerDesk(worker, self._service)
         worker.stream_handlers |= {
+            messages.HOSTED: self._hosted,
+            messages.COPY: self._copy,
             messages.UPCOMING: self._upcoming,
             messages.YIELD: self._yield_lease,
             messages.FORGET: self._forget,
@@ -185,6 +194,13 @@ class _ServiceHost:
     def _report(self, report: Report) -> None:
         message = {"op": messages.REPORT, "payload": pack(report)}
         self._worker.loop.add_callback(self._worker.batched_send, message)
+
+    def _hosted(self, payload: bytes) -> None:
+        # At once: a function of the job may follow on the same stream.
+        self._service.guests.host(unpack(payload))
+
+    def _copy(self, payload: bytes) -> None:
+        self._pool.submit(_logged, self._service.guests.copy, unpack(payload))
 
     def _upcoming(self, payload: bytes) -> None:
         self._pool.submit(_logged, self._expect, payload)

@@ -72,6 +72,10 @@ class ModelTable:
         for name in [name for name in self._models if name[0] == job]:
             del self._models[name]
 
+    def is_open(self, job: str, model: str) -> bool:
+        """Whether somebody opened the model here."""
+        return (job, model) in self._models
+
     def model(self, job: str, model: str) -> OpenModel:
         """An open model.
 

@@ -6,9 +6,8 @@ trained and says when the lease began and ended. It never decides what runs next
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager, suppress
+from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -26,21 +25,22 @@ from dataflow.calls import (
     ValueOptions,
     VersionToken,
 )
-from dataflow.jobs import StartVersion
 from dataflow.phases import Phase
 from dataflow.samples import Rewards
+from dataflow.starts import StartVersion
 from plexrl.clock import Clock, system_clock
 from plexrl.core.states import Manifest, StateRef, Tier
 from plexrl.engines.protocol import ModelSource, TrainBatch
 from plexrl.errors import (
     EngineError,
     JobError,
-    LeaseError,
     ServiceError,
     StateError,
     StoreAwayError,
     VersionFenceError,
 )
+from plexrl.services.guests import Guests
+from plexrl.services.lending import Lending
 from plexrl.services.models import (
     EngineFactory,
     ModelTable,
@@ -49,10 +49,13 @@ from plexrl.services.models import (
     rollout_source,
     source_key,
 )
+from plexrl.services.occupancy import Occupancy
+from plexrl.services.peers import Peers
 from plexrl.services.reports import LeaseEnded, LeaseStarted, Report, ServiceSnapshot
 from plexrl.services.rollouts import Rollouts, Stopped
 from plexrl.state.arena import Arena
 from plexrl.state.checksums import digest_of
+from plexrl.state.host import Fetched
 from plexrl.state.manager import StateManager
 from plexrl.state.store import Store
 from solver.trace import Outcome
@@ -81,6 +84,8 @@ class GroupService:
         Keeps the states of this group's jobs in host memory and `store`.
     start_engine
         Starts the engine process of an architecture.
+    peers
+        Reaches the services of other groups.
     current_id
         Returns the id of the task that runs in the calling thread.
     report
@@ -100,6 +105,7 @@ class GroupService:
         *,
         states: StateManager,
         start_engine: EngineFactory,
+        peers: Peers,
         current_id: Callable[[], str],
         report: Callable[[Report], None],
         open_store: Callable[[str], AbstractContextManager[Store]],
@@ -113,11 +119,11 @@ class GroupService:
         self._current_id = current_id
         self._report = report
         self._open_store = open_store
-        self._lease_timeout_s = lease_timeout_s
         self._clock = clock
-        self._lock = threading.Lock()
+        self.guests = Guests(group, states, peers)
+        self.lending = Lending(states, clock)
+        self.occupancy = Occupancy(group, lease_timeout_s)
         self._rollouts = Rollouts()
-        self._is_closed = False
 
     def __call__(self, call: LLMCall, inputs: tuple[Any, ...]) -> object:
         """Run a call under the lease of the group.
@@ -142,28 +148,28 @@ class GroupService:
         PlexRLError
             Whatever the function itself ends with; the state stays as it was.
         """
-        if not self._lock.acquire(timeout=self._lease_timeout_s):
-            raise LeaseError(
-                f"{call.op} of job {call.job!r} waited {self._lease_timeout_s:.0f} s for the "
-                f"function before it to leave group {self.group!r}; cancel that one's job, or "
-                "restart the worker"
-            )
+        function_id = self._current_id()
+        hosted = self.guests.get(call.job)
+        # A sync holds the group it runs on and the job's home.
+        is_gang = hosted is not None and call.function is Phase.SYNC
+        with (
+            self.occupancy.of(function_id, f"{call.op} of job {call.job!r}"),
+            self.guests.gang(call.job, function_id) if is_gang else nullcontext(),
+        ):
+            return self._run_under_lease(call, inputs, function_id)
+
+    def _run_under_lease(self, call: LLMCall, inputs: tuple[Any, ...], function_id: str) -> object:
+        lease = _Lease(function_id, self._clock())
+        self._rollouts.begin(lease.id)
+        self._report(LeaseStarted(lease.id, self.group, lease.started_s))
+        outcome, result = Outcome.FAILED, None
         try:
-            if self._is_closed:
-                raise ServiceError(f"the service of group {self.group!r} is closing")
-            lease = _Lease(self._current_id(), self._clock())
-            self._rollouts.begin(lease.id)
-            self._report(LeaseStarted(lease.id, self.group, lease.started_s))
-            outcome, result = Outcome.FAILED, None
-            try:
-                result = self._run(call, inputs, lease)
-                outcome = Outcome.YIELDED if isinstance(result, Stopped) else Outcome.DONE
-            finally:
-                self._rollouts.end()
-                self._report_end(lease, outcome, result if isinstance(result, Trained) else None)
-            return result
+            result = self._run(call, inputs, lease)
+            outcome = Outcome.YIELDED if isinstance(result, Stopped) else Outcome.DONE
         finally:
-            self._lock.release()
+            self._rollouts.end()
+            self._report_end(lease, outcome, result if isinstance(result, Trained) else None)
+        return result
 
     def _run(self, call: LLMCall, inputs: tuple[Any, ...], lease: _Lease) -> object:
         options = call.options
@@ -226,7 +232,9 @@ class GroupService:
         )
 
     def _open(self, call: LLMCall, options: AttachOptions) -> OpenModel:
-        source = ModelSource(options.folder, options.is_trainable, options.head, options.lora)
+        # A guest only computes with the weights, so it needs no optimizer.
+        is_trainable = options.is_trainable and self.guests.get(call.job) is None
+        source = ModelSource(options.folder, is_trainable, options.head, options.lora)
         sampler = rollout_source(source, options.rollout_engine)
         model = OpenModel(
             call.job,
@@ -297,11 +305,14 @@ class GroupService:
             )
         began = self._clock()
         ref = StateRef(call.job, call.model, call.version)
-        model = self._models.model(call.job, call.model)
-        is_rollout = call.function.is_sampling
+        model = self._model(call)
+        # A sync brings weights to where the model samples.
+        is_rollout = call.function.is_sampling or (
+            call.function is Phase.SYNC and call.options is None
+        )
         engine = (self._models.rollout_engine if is_rollout else self._models.engine)(model)
         if engine.device != ref:
-            fetched = self._states.fetch(ref)
+            fetched = self._fetch(ref, token)
             try:
                 self._check_token(token, fetched.manifest)
                 _check_layout(engine, fetched.manifest)
@@ -316,6 +327,16 @@ class GroupService:
             lease.swap_bytes += engine.layout.nbytes
         lease.swap_s += self._clock() - began
         return engine
+
+    def _model(self, call: LLMCall) -> OpenModel:
+        hosted = self.guests.get(call.job)
+        if hosted is not None and not self._models.is_open(call.job, call.model):
+            return self._open(call, hosted.models[call.model])
+        return self._models.model(call.job, call.model)
+
+    def _fetch(self, ref: StateRef, token: VersionToken) -> Fetched:
+        hosted = self.guests.get(ref.job)
+        return self._states.fetch(ref) if hosted is None else self.guests.bring(hosted, token)
 
     def _check_token(self, token: VersionToken, manifest: Manifest) -> None:
         if token.digest != manifest.digest:
@@ -421,6 +442,8 @@ class GroupService:
 
     def prefetch(self, job: str, model: str) -> None:
         """Bring the newest version of a model to host memory, in the background."""
+        if self.guests.get(job) is not None:
+            return
         # A hint: what is wrong with the store shows again when the version is fetched.
         with suppress(StoreAwayError):
             manifest = self._states.latest(job, model)
@@ -438,11 +461,12 @@ class GroupService:
     def forget_job(self, job: str, timeout_s: float) -> None:
         """Let go of a job that ended, once its newest versions are durable."""
         # A function that was cancelled while it ran may commit one more version.
-        with self._lock:
+        with self.occupancy.between_functions():
             self._models.forget(job)
             self._rollouts.forget(job)
+            self.guests.forget(job)
         self._states.flush(timeout_s)
-        self._states.drop_job(job)
+        self._states.drop_job(job, timeout_s)
 
     def snapshot(self) -> ServiceSnapshot:
         """The service as it stands."""
@@ -459,7 +483,7 @@ class GroupService:
 
     def close(self) -> None:
         """End the engines, and write what is committed as durable and not yet written."""
-        self._is_closed = True
+        self.occupancy.close()
         try:
             self._models.close()
         finally:

@@ -117,8 +117,9 @@ def write_file(path: Path, content: bytes, *, durable: bool) -> int:
 
 def write_file_atomically(path: Path, content: bytes, *, durable: bool) -> int:
     """Make a small file appear whole or not at all; returns bytes."""
-    # Named for the process: services of several groups open a new store at once.
-    draft = path.with_name(f"{path.name}.{os.getpid()}.tmp")
+    # Named for the process: services of several groups open a new store at once. Hidden, it is
+    # nobody's foreign file.
+    draft = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     written = write_file(draft, content, durable=durable)
     replace(draft, path)
     if durable:

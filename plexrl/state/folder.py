@@ -145,9 +145,11 @@ class StoreFolder:
         if not path.exists():
             if self.read_only:
                 raise StoreError(f"no store at {self.root}; give the folder of a store")
-            if self.root.exists() and any(
+            is_foreign = self.root.exists() and any(
                 not entry.name.startswith(".") for entry in self.root.iterdir()
-            ):
+            )
+            # Another group may have made it a store since the first look.
+            if is_foreign and not path.exists():
                 raise StoreError(
                     f"{self.root} holds files that are not a store's; give an empty or new folder"
                 )

@@ -40,6 +40,20 @@ class Wait:
     """Whether a write to the store ends it."""
 
 
+@dataclass(frozen=True, slots=True)
+class Fetched:
+    """A version on host, pinned until `StateManager.release`."""
+
+    arena: Arena
+    """Read only: a committed version never changes."""
+    source: Tier
+    """`Tier.HOST` if it was there or on its way, `Tier.STORE` if it was read for this call."""
+    seconds: float
+    """Time the caller waited."""
+    nbytes: int
+    manifest: Manifest
+
+
 class HostTier:
     """Arenas of versions, what is known about them, and how much has moved."""
 
@@ -70,6 +84,11 @@ class HostTier:
         """Manifest of a version the table knows."""
         return self._manifests.get(ref)
 
+    def fetched(self, ref: StateRef, source: Tier, start_s: float) -> Fetched:
+        """A version that was pinned for somebody who asked at `start_s`."""
+        manifest, arena = self._manifests[ref], self._arenas[ref]
+        return Fetched(arena, source, self.clock() - start_s, arena.nbytes, manifest)
+
     def seat(self, ref: StateRef, move: Move, nbytes: int) -> Arena:
         """Give a version an arena; room was made before."""
         self.table.apply(ref, move, nbytes)
@@ -84,6 +103,17 @@ class HostTier:
         if ref in self._arenas:
             self._pool.release(self._arenas.pop(ref))
         self.condition.notify_all()
+
+    def arrive(self, manifest: Manifest, keep_versions: int, seconds: float) -> None:
+        """Make a filled arena a copy in use; older copies of its model may leave."""
+        ref = manifest.ref
+        row = self.table.apply(ref, Move.ARRIVED)
+        assert row is not None
+        self._manifests[ref] = manifest
+        self.table.pin(ref)
+        self.record(Tier.GROUP, Tier.HOST, row.nbytes, seconds)
+        self.table.supersede(ref.job, ref.model, keep_versions)
+        self.sweep()
 
     def enter(self, manifest: Manifest) -> None:
         """Make a filled arena a committed version."""
@@ -276,11 +306,11 @@ class HostTier:
         return tuple(self._traffic[key] for key in sorted(self._traffic))
 
     def newest(self, job: str, model: str) -> Row | None:
-        """Newest committed version on host that is not to leave."""
+        """Newest version committed here, on host, that is not to leave."""
         rows = self.table.rows(
             lambda row: (
                 (row.ref.job, row.ref.model) == (job, model)
-                and row.residence in COMMITTED_ON_HOST
+                and row.residence in COMMITTED_ON_HOST - {Residence.COPY}
                 and not row.is_obsolete
             )
         )

@@ -4,42 +4,29 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from types import TracebackType
 
 from plexrl.clock import Clock, system_clock
 from plexrl.core.layout import StateLayout
-from plexrl.core.residency import COMMITTED_ON_HOST, IN_STORE, ON_HOST, Move, Residence
+from plexrl.core.residency import (
+    COMMITTED_ON_HOST,
+    IN_STORE,
+    ON_HOST,
+    ON_THE_WAY,
+    Move,
+    Residence,
+)
 from plexrl.core.states import Manifest, StateRef, Tier, Traffic
 from plexrl.errors import StateError, StoreError
 from plexrl.state.arena import Arena
-from plexrl.state.host import HostTier
+from plexrl.state.copies import Copies
+from plexrl.state.host import Fetched, HostTier
 from plexrl.state.read_ahead import ReadAhead
 from plexrl.state.store import Store
 from plexrl.state.write_behind import WriteBehind
 
 PRESSURE_TIMEOUT_S = 30.0
 """Longer than any write of a state that fits the host; shorter than a worker's patience."""
-
-
-@dataclass(frozen=True, slots=True)
-class Fetched:
-    """A version on host, pinned until `StateManager.release`."""
-
-    arena: Arena
-    """Read only: a committed version never changes."""
-    source: Tier
-    """`Tier.HOST` if it was there or on its way, `Tier.STORE` if it was read for this call."""
-    seconds: float
-    """Time the caller waited."""
-    nbytes: int
-    manifest: Manifest
-
-
-def _fetched(host: HostTier, ref: StateRef, source: Tier, start_s: float) -> Fetched:
-    manifest, arena = host.manifest(ref), host.arena(ref)
-    assert manifest is not None
-    return Fetched(arena, source, host.clock() - start_s, arena.nbytes, manifest)
 
 
 def _clear_padding(view: memoryview, layout: StateLayout) -> None:
@@ -101,6 +88,7 @@ class StateManager:
             self._host, retain_versions=retain_versions, retry_s=retry_s, max_retry_s=max_retry_s
         )
         self._reader = ReadAhead(self._host)
+        self.copies = Copies(self._host, pressure_timeout_s)
 
     def __enter__(self) -> StateManager:
         return self
@@ -263,8 +251,8 @@ class StateManager:
                     raise StateError(f"{ref} is not committed yet; fetch an older version")
                 if row.residence in COMMITTED_ON_HOST:
                     self._host.table.pin(ref)
-                    return _fetched(self._host, ref, Tier.HOST, start)
-                if row.residence is Residence.LOADING:
+                    return self._host.fetched(ref, Tier.HOST, start)
+                if row.residence in ON_THE_WAY:
                     self._host.condition.wait()
                     continue
                 self._host.check_budget(ref, row.nbytes)
@@ -275,7 +263,7 @@ class StateManager:
                 arena = self._host.seat(ref, Move.LOAD, row.nbytes)
             self._host.load(ref, arena, pin=True)
             with self._host.condition:
-                return _fetched(self._host, ref, Tier.STORE, start)
+                return self._host.fetched(ref, Tier.STORE, start)
 
     def release(self, ref: StateRef) -> None:
         """End one use of a fetched version."""
@@ -302,21 +290,39 @@ class StateManager:
             self._host.table.set_next_use(order)
             self._host.condition.notify_all()
 
-    def drop_job(self, job: str) -> None:
+    def drop_job(self, job: str, wait_s: float = 0.0) -> None:
         """Let a job's states leave host: at once, or once released and, if durable, written.
 
         Its stored versions stay; what was committed without `durable` and not flushed goes.
+
+        Parameters
+        ----------
+        wait_s
+            Wait that long until they have left, and another process may write the job.
+
+        Raises
+        ------
+        StateError
+            Somebody still uses one after that time.
         """
+        deadline_s = self._clock() + wait_s
         with self._host.condition:
             for row in self._host.table.rows(lambda r: r.ref.job == job):
                 self._host.table.make_obsolete(row.ref)
             self._host.sweep()
-            if not self._host.table.rows(lambda r: r.ref.job == job):
-                # Still clearing up after a write, the writer would claim the job again.
-                self._host.condition.wait_for(
-                    lambda: self._writer.job != job, self._pressure_timeout_s
-                )
-                self._store.release_job(job)
+            while rows := self._host.table.rows(lambda r: r.ref.job == job):
+                left_s = deadline_s - self._clock()
+                if wait_s and left_s <= 0:
+                    raise StateError(
+                        f"{rows[0].ref} is still in use {wait_s:g} s after its job was let go of; "
+                        "wait for what reads it, or restart the worker"
+                    )
+                if not wait_s:
+                    return
+                self._host.condition.wait(left_s)
+            # Still clearing up after a write, the writer would claim the job again.
+            self._host.condition.wait_for(lambda: self._writer.job != job, self._pressure_timeout_s)
+            self._store.release_job(job)
 
     def latest(self, job: str, model: str) -> Manifest | None:
         """Manifest of the newest committed version on host or in the store; None: no version."""

@@ -7,7 +7,7 @@ import pytest
 from typer.testing import CliRunner
 
 import plexrl
-from dataflow.jobs import StartVersion
+from dataflow.starts import StartVersion
 from plexrl.cli.main import app
 from plexrl.errors import JobError
 from tests.integration.test_deaths import TIMEOUT_S

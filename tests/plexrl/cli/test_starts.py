@@ -1,6 +1,6 @@
 import pytest
 
-from dataflow.jobs import StartVersion
+from dataflow.starts import StartVersion
 from plexrl.cli.starts import parse_start
 from plexrl.errors import InputError
 

@@ -5,6 +5,7 @@ import itertools
 import pytest
 
 from plexrl.core.jobs import TRANSITIONS, JobFacts, JobTable
+from plexrl.core.placement import Placement
 from plexrl.core.status import JobState
 from plexrl.errors import JobError, PlexRLError
 from solver.trace import IterationRecord
@@ -24,7 +25,7 @@ def facts(name="a", iterations=3):
 
 def table_in(state):
     table = JobTable()
-    table.add(facts(), "g", 0.0)
+    table.add(facts(), Placement("g"), 0.0)
     paths = {
         JobState.STARTING: (),
         JobState.RUNNING: (JobState.RUNNING,),
@@ -52,15 +53,15 @@ def test_moves_are_exactly_those_of_the_table(start, end):
 def test_a_name_in_use_is_refused_and_a_failed_job_may_come_back():
     table = table_in(JobState.RUNNING)
     with pytest.raises(JobError, match="'a' is taken by a job that is running"):
-        table.add(facts(), "g", 1.0)
+        table.add(facts(), Placement("g"), 1.0)
     table.move("a", JobState.FAILED, 2.0, "engine died")
     assert table["a"].error == "engine died"
-    assert table.add(facts(), "g", 3.0).state is JobState.STARTING
+    assert table.add(facts(), Placement("g"), 3.0).state is JobState.STARTING
 
 
 def test_a_finished_name_stays_taken():
     with pytest.raises(JobError, match="is finished"):
-        table_in(JobState.FINISHED).add(facts(), "g", 1.0)
+        table_in(JobState.FINISHED).add(facts(), Placement("g"), 1.0)
 
 
 def test_an_iteration_replayed_after_a_rollback_counts_once():
@@ -82,7 +83,7 @@ def test_a_driver_that_resumes_says_what_is_committed():
 
 def test_more_iterations_than_the_job_has_break_an_invariant():
     table = JobTable()
-    table.add(facts(iterations=1), "g", 0.0)
+    table.add(facts(iterations=1), Placement("g"), 0.0)
     for index in (0, 1):
         table.commit(IterationRecord("a", index, 0.0, 1.0))
     with pytest.raises(PlexRLError, match="2 of 1 iterations"):

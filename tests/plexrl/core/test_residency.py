@@ -6,6 +6,7 @@ from hypothesis import strategies as st
 
 from plexrl.core.residency import (
     MOVES,
+    ON_THE_WAY,
     Move,
     NoRoom,
     Residence,
@@ -26,6 +27,8 @@ PATHS = {
     Residence.CLEAN: TO_CLEAN,
     Residence.STORED: (*TO_CLEAN, Move.EVICT),
     Residence.LOADING: (Move.FIND, Move.LOAD),
+    Residence.ARRIVING: (Move.ASK,),
+    Residence.COPY: (Move.ASK, Move.ARRIVED),
 }
 
 
@@ -60,7 +63,7 @@ def test_an_illegal_move_tells_the_history():
 
 def test_host_memory_is_counted_from_reservation_to_eviction():
     table = ResidencyTable(100)
-    for residence, used in zip(Residence, (10, 10, 10, 10, 0, 10), strict=True):
+    for residence, used in zip(Residence, (10, 10, 10, 10, 0, 10, 10, 10), strict=True):
         table = ResidencyTable(100)
         put(table, A, residence)
         assert table.host_used_bytes == used
@@ -250,7 +253,24 @@ def test_room_is_made_of_clean_unpinned_versions_and_suffices(entries, order, nb
         held = sum(
             row.nbytes
             for row in table.rows()
-            if row.num_pins or row.residence in {Residence.FILLING, Residence.LOADING}
+            if row.num_pins or row.residence in {Residence.FILLING, *ON_THE_WAY}
         )
         assert held + nbytes > 30
     table.check()
+
+
+def test_copies_leave_before_anything_is_written_and_leave_no_trace():
+    table = ResidencyTable(30)
+    put(table, A, Residence.DIRTY)
+    put(table, B, Residence.COPY)
+    outcome = table.make_room(15)
+    assert outcome == Room((B,))
+    table.apply(B, Move.EVICT)
+    assert table.get(B) is None
+
+
+def test_a_copy_of_the_weights_replaces_what_is_known_of_the_whole_in_the_store():
+    table = ResidencyTable(30)
+    table.apply(A, Move.FIND, 25)
+    assert table.apply(A, Move.ASK, 10).nbytes == 10
+    assert table.host_used_bytes == 10

@@ -187,3 +187,25 @@ def test_what_a_lost_function_had_served_does_not_count():
         record = lease("roll", 0, 10.0 * turn, length_s, outcome=outcome)
         profile.observe(replace(record, id="r"))
     assert profile.held_s("roll") == 0.5
+
+
+def test_iterations_that_overlap_are_told_apart():
+    profile = JobProfile(PlannedJob("a", staleness=1))
+    for iteration in range(4):
+        # The next rollout runs while this iteration trains.
+        if iteration == 0:
+            profile.observe(stale_lease("actor.rollout.0", 0, 0.0, 0.4))
+        profile.observe(
+            stale_lease("actor.rollout.0", iteration + 1, iteration + 0.4, iteration + 0.8)
+        )
+        profile.observe(stale_lease("actor.train.0", iteration, iteration + 0.5, iteration + 1.0))
+    assert profile.sequence == ("actor.rollout.0", "actor.train.0")
+    assert [e.busy_s for e in profile.estimates()] == pytest.approx([0.4, 0.5])
+    assert profile.iteration.quantile(0.5) == pytest.approx(1.0)
+
+
+def stale_lease(op, iteration, ready_s, ended_s):
+    return LeaseRecord(
+        f"{op}.{iteration}", "a", "actor", op, iteration, iteration, "g",
+        ready_s, ready_s, ended_s, 0.0, "device", 0,
+    )  # fmt: skip

@@ -1,6 +1,7 @@
 """Where drivers live, and when one is given up."""
 
 from plexrl.core.jobs import JobFacts, JobTable
+from plexrl.core.placement import Placement
 from plexrl.core.status import JobState
 from plexrl.runtime.drivers import MAX_DEATHS, DriverPlacement
 
@@ -8,7 +9,7 @@ from plexrl.runtime.drivers import MAX_DEATHS, DriverPlacement
 def table(*names):
     jobs = JobTable()
     for name in names:
-        jobs.add(JobFacts(name, (), 1, 10, 2.0, 1.0, {}), "g", 0.0)
+        jobs.add(JobFacts(name, (), 1, 10, 2.0, 1.0, {}), Placement("g"), 0.0)
     return jobs
 
 

@@ -32,7 +32,7 @@ class Holder(SchedulerPlugin):
     def update_graph(self, _scheduler, *, tasks, annotations, **_kwargs):
         held = annotations.get("held", {})
         for key in held:
-            self.gate.hold(key, "g")
+            self.gate.hold(key)
         self.gate.keep_off_groups(key for key in tasks if key not in held)
 
     async def command(self, name, key, address="g"):
@@ -42,7 +42,7 @@ class Holder(SchedulerPlugin):
                 break
             await asyncio.sleep(0.01)
         if name == "admit":
-            return self.gate.admit(key, self.addresses.get(address, address))
+            return self.gate.admit(key, "g", self.addresses.get(address, address))
         if name == "time out":
             self.scheduler.unrunnable[self.scheduler.tasks[key]] -= 2 * TIMEOUT_S
             self.scheduler._check_no_workers()

@@ -21,7 +21,7 @@ def ledger():
     ledger = Ledger(epoch_s=100.0)
     ledger.know(entry())
     ledger.ready("f", 100.5)
-    ledger.admitted("f", "g")
+    ledger.admitted("f", ("g",))
     ledger.started("f", 101.0)
     return ledger
 

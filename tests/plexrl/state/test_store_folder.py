@@ -118,3 +118,18 @@ def test_each_refusal_of_the_disk_says_what_to_do(tmp_path, code, remedy):
     ):
         raise OSError(code, os.strerror(code))
     assert str(tmp_path) in str(caught.value)
+
+
+def test_groups_that_start_together_make_one_store(tmp_path, monkeypatch):
+    replace, me = files.replace, os.getpid()
+
+    def overtaken(source, target):
+        monkeypatch.setattr(files, "replace", replace)
+        monkeypatch.setattr(os, "getpid", lambda: me + 1)
+        ZarrStore(tmp_path / "store", shared=True).close()
+        replace(source, target)
+
+    monkeypatch.setattr(files, "replace", overtaken)
+    ZarrStore(tmp_path / "store", shared=True).close()
+    assert (tmp_path / "store" / MARKER).exists()
+    assert not list((tmp_path / "store").glob("*.tmp"))

@@ -1,0 +1,248 @@
+"""Whether a job would do better on other groups: every single move, judged by simulation.
+
+One job at a time: the next plan sees what the last move came to. The planner's quick look
+(`solver.queueing`) is within a percent of the simulator for functions served as they come.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from dataflow.phases import Phase
+from plexrl.core.placement import Arrangement, Placement
+from plexrl.planning.facts import GroupFacts, PlannedJob
+from plexrl.planning.placing import memory_of
+from plexrl.planning.profiles import OpEstimate
+from solver.dispatch.events import TICKS_PER_S
+from solver.queueing import queue_ends
+from solver.simulate import SimJob, SimOp
+
+CYCLES = 12
+"""Iterations of the longest job that a simulation covers: enough for a steady pattern, about a
+millisecond of computing."""
+MAX_CANDIDATES = 24
+"""Moves that are simulated at most, those that even the load out most: the simulator shares the
+scheduler's interpreter."""
+LEAST_GAIN = 0.05
+"""Share of work per second by which a move must be better: below it profiles are not that sure."""
+LEAST_ITERATIONS = 4
+"""Iterations a job must have been seen for before anything is moved for it."""
+STOP_S = 1.0
+"""Seconds a job stands still when it moves, besides what its state takes: its driver begins anew,
+or a group opens its models."""
+
+Spot = tuple[PlannedJob, Placement, tuple[OpEstimate, ...]]
+"""A job, where it is, and what is expected of its ops."""
+
+
+@dataclass(frozen=True, slots=True)
+class Forecast:
+    """What a simulation of the profiles promises."""
+
+    periods_s: Mapping[str, float]
+    """Job → mean seconds of its iterations."""
+    rate: float
+    """Sum over jobs of weight × seconds of an iteration run op by op ÷ period: work per second."""
+
+
+@dataclass(frozen=True, slots=True)
+class Rearrangement:
+    """A job that would do better elsewhere."""
+
+    job: str
+    placement: Placement
+    """Where."""
+    gain: float
+    """Share of work per second won."""
+    gained_s: float
+    """Seconds of work won until the job ends."""
+    cost_s: float
+    """Seconds of work lost by moving."""
+
+    def to_json(self) -> dict[str, object]:
+        """The move as JSON types."""
+        return {
+            "job": self.job,
+            "groups": list(self.placement.groups),
+            "gain": self.gain,
+            "gained_s": self.gained_s,
+            "cost_s": self.cost_s,
+        }
+
+
+def forecast(spots: Sequence[Spot]) -> Forecast | None:
+    """Simulate jobs where they are; None if one of them gets nowhere, or there is none."""
+    if not spots:
+        return None
+    horizon_s = CYCLES * max(serial_s(ops) for _, _, ops in spots)
+    jobs = [sim_job(job, placement, ops, horizon_s) for job, placement, ops in spots]
+    ends = queue_ends(jobs, horizon_s)
+    if not all(ends):
+        return None
+    periods = {
+        job.name: found[-1] / len(found) / TICKS_PER_S
+        for job, found in zip(jobs, ends, strict=True)
+    }
+    rate = sum(job.weight * serial_s(ops) / periods[job.name] for job, _, ops in spots)
+    return Forecast(periods, rate)
+
+
+def sim_job(
+    job: PlannedJob, placement: Placement, ops: Sequence[OpEstimate], horizon_s: float
+) -> SimJob:
+    """A job as the simulator takes it, with what is expected of it until the horizon."""
+    trains = [index for index, op in enumerate(ops) if f".{Phase.TRAIN}." in op.op]
+    num_ahead = trains[0] if job.staleness and trains else 0
+    # Two iterations at most run at once on groups of their own.
+    iterations = 2 * math.ceil(horizon_s / serial_s(ops)) + 2
+    row = tuple((_ticks(op.busy_s) or 1, _ticks(op.wait_s)) for op in ops)
+    return SimJob(
+        name=job.name,
+        ops=tuple(
+            SimOp(
+                name=op.op,
+                duration_s=max(op.busy_s, 1 / TICKS_PER_S),
+                wait_s=op.wait_s,
+                groups=(placement.group_of_op(op.op),),
+                swap_s=op.swap_s,
+            )
+            for op in ops
+        ),
+        iterations=iterations,
+        tape=(row,) * iterations,
+        ahead_ops=num_ahead,
+        staleness=job.staleness if num_ahead else 0,
+    )
+
+
+def serial_s(ops: Sequence[OpEstimate]) -> float:
+    """Seconds of an iteration whose ops come one after the other, with nobody beside."""
+    return max(sum(op.busy_s + op.wait_s for op in ops), 1 / TICKS_PER_S)
+
+
+def rearrange(
+    spots: Sequence[Spot],
+    groups: Sequence[GroupFacts],
+    left: Mapping[str, int],
+    bytes_per_s: float,
+) -> Rearrangement | None:
+    """The move of one job that wins most, if any pays for itself.
+
+    Parameters
+    ----------
+    spots
+        All jobs.
+    groups
+        Groups that take jobs.
+    left
+        Job → iterations it still has to run, of those that may be moved.
+    bytes_per_s
+        How fast states move between host memory and the store, as measured.
+    """
+    now = forecast(spots)
+    if now is None:
+        return None
+    found = [
+        move
+        for spot, placement in _candidates(spots, groups, left)
+        if (move := _judged(spots, spot, placement, now, left, bytes_per_s)) is not None
+    ]
+    return max(found, key=lambda move: move.gained_s - move.cost_s, default=None)
+
+
+def _judged(
+    spots: Sequence[Spot],
+    spot: Spot,
+    placement: Placement,
+    now: Forecast,
+    left: Mapping[str, int],
+    bytes_per_s: float,
+) -> Rearrangement | None:
+    job, was, _ = spot
+    then = forecast([(j, placement if j is job else at, o) for j, at, o in spots])
+    if then is None:
+        return None
+    gain = then.rate / now.rate - 1
+    gained_s = (then.rate - now.rate) * left[job.name] * now.periods_s[job.name]
+    cost_s = job.weight * move_s(job, was, placement, bytes_per_s)
+    if gain < LEAST_GAIN or gained_s <= cost_s:
+        return None
+    return Rearrangement(job.name, placement, gain, gained_s, cost_s)
+
+
+def move_s(job: PlannedJob, was: Placement, placement: Placement, bytes_per_s: float) -> float:
+    """Seconds a job stands still while it moves.
+
+    A new home reads what the old one writes; a group that only samples copies the weights.
+    """
+    if placement.home == was.home:
+        return STOP_S + job.copy_bytes / bytes_per_s
+    return STOP_S + 2 * job.memory_bytes / bytes_per_s
+
+
+def _candidates(
+    spots: Sequence[Spot], groups: Sequence[GroupFacts], left: Mapping[str, int]
+) -> Iterator[tuple[Spot, Placement]]:
+    """Single moves that are allowed and have room, those that even out the load most first."""
+    options = [
+        (spot, placement)
+        for spot in spots
+        if spot[0].name in left
+        for placement in _options(spot[0], groups)
+        if placement != spot[1] and _has_room(spot[0], placement, spots, groups)
+    ]
+    options.sort(
+        key=lambda option: _peak([option[1] if s is option[0] else s[1] for s in spots], spots)
+    )
+    yield from options[:MAX_CANDIDATES]
+
+
+def _options(job: PlannedJob, groups: Sequence[GroupFacts]) -> Iterator[Placement]:
+    """Placements that a job's arrangement and pins allow."""
+    if job.arrangement is Arrangement.PRIVATE_ROLLOUT:
+        return
+    names = [group.name for group in groups]
+    others = {key: group for key, group in job.pins.items() if "." in key or key == "logprob"}
+    for home in [job.pins.get("train", "")] if "train" in job.pins else names:
+        for rollout in [job.pins["rollout"]] if "rollout" in job.pins else names:
+            is_apart = rollout != home
+            if job.arrangement.is_split and not is_apart:
+                continue
+            if job.arrangement is Arrangement.COLOCATED and is_apart:
+                continue
+            yield Placement.of(home, {**others, "rollout": rollout})
+
+
+def _has_room(
+    job: PlannedJob, placement: Placement, spots: Sequence[Spot], groups: Sequence[GroupFacts]
+) -> bool:
+    for group in groups:
+        needed = memory_of(job, placement, group.name)
+        if needed is None:
+            continue
+        others = [(j, at) for j, at, _ in spots if j is not job and group.name in at.groups]
+        used = sum(memory_of(j, at, group.name) or 0 for j, at in others)
+        is_private = any(
+            j.arrangement is Arrangement.PRIVATE_ROLLOUT and group.name in at.guests
+            for j, at in others
+        )
+        is_full = group.max_jobs is not None and len(others) >= group.max_jobs
+        if is_private or is_full or used + needed > group.memory_bytes:
+            return False
+    return True
+
+
+def _peak(placements: Sequence[Placement], spots: Sequence[Spot]) -> float:
+    """Largest share of time that a group would be wanted."""
+    loads: dict[str, float] = {}
+    for placement, (_, _, ops) in zip(placements, spots, strict=True):
+        for op in ops:
+            group = placement.group_of_op(op.op)
+            loads[group] = loads.get(group, 0.0) + op.busy_s / serial_s(ops)
+    return max(loads.values(), default=0.0)
+
+
+def _ticks(seconds: float) -> int:
+    return round(seconds * TICKS_PER_S)

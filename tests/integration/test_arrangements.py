@@ -1,0 +1,138 @@
+"""Jobs over two groups: split, asynchronous and gangs learn what they learn on one group."""
+
+import itertools
+from dataclasses import dataclass, replace
+
+import pytest
+
+import plexrl
+from dataflow.pipelines import grpo_pipeline
+from plexrl.errors import JobError
+from tests.integration.test_deaths import TIMEOUT_S, kill_worker, wait_for_iteration
+
+pytestmark = pytest.mark.slow
+ITERATIONS = 4
+SPLIT = {"train": "group-0", "rollout": "group-1"}
+
+
+@pytest.fixture(scope="module")
+def two_groups(tmp_path_factory, host_budget_bytes):
+    store = tmp_path_factory.mktemp("two-groups")
+    with plexrl.LocalCluster(
+        groups=2, store=store, host_budget_bytes=2 * host_budget_bytes
+    ) as cluster:
+        yield cluster
+        assert cluster.status().num_errors == 0
+
+
+@pytest.fixture(scope="module")
+def alone(two_groups, tmp_path_factory):
+    """Digests of runs on one group, by what the job is made of."""
+    known = {}
+
+    def digest(make, key, **settings):
+        if key not in known:
+            run = two_groups.submit(make(f"alone-{key}", arrangement="colocated", **settings))
+            run.result(TIMEOUT_S)
+            known[key] = run.export(tmp_path_factory.mktemp("alone") / key)
+        return known[key]
+
+    return digest
+
+
+def groups_by_phase(cluster, job):
+    leases = [le for le in cluster.trace().leases if le.job == job and le.iteration >= 0]
+    found = {}
+    for lease in leases:
+        found.setdefault(lease.op.split(".")[1], set()).add(lease.group)
+    return found
+
+
+def test_a_split_job_ends_with_the_weights_it_has_on_one_group(
+    two_groups, small_job, alone, tmp_path
+):
+    settings = {"iterations": ITERATIONS}
+    run = two_groups.submit(small_job("split", arrangement="split", groups=SPLIT, **settings))
+    assert run.result(TIMEOUT_S).group == "group-0+group-1"
+    assert groups_by_phase(two_groups, "split") == {"rollout": {"group-1"}, "train": {"group-0"}}
+    assert run.export(tmp_path / "split") == alone(small_job, "plain", **settings)
+
+
+def test_an_asynchronous_job_learns_the_same_wherever_it_samples(
+    two_groups, small_job, alone, tmp_path
+):
+    settings = {"iterations": ITERATIONS, "staleness": 1}
+    job = small_job("async", arrangement="asynchronous", groups=SPLIT, **settings)
+    run = two_groups.submit(job)
+    run.result(TIMEOUT_S)
+    assert run.export(tmp_path / "async") == alone(small_job, "stale", **settings)
+
+
+def test_a_frozen_reference_may_have_a_group_of_its_own(two_groups, small_job, alone, tmp_path):
+    settings = {"iterations": 3, "kl_coef": 0.1, "lr": 1e-3}
+    places = {"train": "group-0", "reference.logprob": "group-1"}
+    run = two_groups.submit(small_job("apart", groups=places, **settings))
+    run.result(TIMEOUT_S)
+    assert groups_by_phase(two_groups, "apart")["logprob"] == {"group-1"}
+    assert run.export(tmp_path / "apart") == alone(small_job, "kl", **settings)
+
+
+@dataclass(frozen=True)
+class Synced:
+    """The pipeline with a sync at its start."""
+
+    settings: object
+
+    def __call__(self, it):
+        it.actor.sync()
+        return grpo_pipeline(it, self.settings)
+
+
+def with_sync(job):
+    return replace(job, pipeline=Synced(job.pipeline.settings), hints_s={})
+
+
+def test_a_function_over_two_groups_holds_both_at_once(two_groups, small_job, alone, tmp_path):
+    names = ("gang-a", "gang-b")
+    crossed = {"train": "group-1", "rollout": "group-0"}
+    runs = [
+        two_groups.submit(with_sync(small_job(name, iterations=ITERATIONS, groups=places)))
+        for name, places in zip(names, (SPLIT, crossed), strict=True)
+    ]
+    for run in runs:
+        run.result(TIMEOUT_S)
+    leases = [le for le in two_groups.trace().leases if le.job in names and le.iteration >= 0]
+    gangs = {}
+    for lease in leases:
+        if lease.op == "actor.sync.0":
+            gangs.setdefault(lease.id, []).append(lease)
+    assert len(gangs) == len(names) * ITERATIONS
+    for first, second in gangs.values():
+        assert {first.group, second.group} == {"group-0", "group-1"}
+        assert (first.started_s, first.ended_s) == (second.started_s, second.ended_s)
+    for group in ("group-0", "group-1"):
+        held = sorted((le for le in leases if le.group == group), key=lambda le: le.started_s)
+        for before, after in itertools.pairwise(held):
+            assert after.started_s >= before.ended_s, (before, after)
+    digest = runs[0].export(tmp_path / "gang")
+    assert digest == alone(small_job, "plain", iterations=ITERATIONS)
+    assert two_groups.status().num_errors == 0
+
+
+@pytest.mark.parametrize("lost", ["group-0", "group-1"])
+def test_the_death_of_either_group_changes_no_bit(two_groups, small_job, alone, tmp_path, lost):
+    name = f"mortal-{lost}"
+    run = two_groups.submit(small_job(name, iterations=8, arrangement="split", groups=SPLIT))
+    wait_for_iteration(run, 3)
+    (worker,) = [g.worker for g in two_groups.status().groups if g.name == lost]
+    kill_worker(two_groups, worker)
+    run.result(TIMEOUT_S)
+    assert run.export(tmp_path / name) == alone(small_job, "eight", iterations=8)
+    assert [row["iteration"] for row in run.metrics()] == list(range(8))
+
+
+def test_an_arrangement_that_cannot_be_had_is_refused_at_once(two_groups, small_job):
+    with pytest.raises(JobError, match="wants rollout on group 'group-9', which is not there"):
+        two_groups.submit(small_job("nowhere", groups={"rollout": "group-9"}))
+    with pytest.raises(JobError, match="arrangement is 'asynchronous' with staleness 0"):
+        two_groups.submit(small_job("hasty", arrangement="asynchronous"))
