@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
@@ -118,7 +119,13 @@ def pid_of(cluster: plexrl.LocalCluster, worker: str) -> int:
 
 def children(pid: int, word: str) -> list[psutil.Process]:
     """Children of a process whose command line has this word."""
-    return list(_with_word(psutil.Process(pid).children(), word))
+    # Not by psutil, which reads every process of the machine to find a few.
+    listed = (path.read_text() for path in Path(f"/proc/{pid}/task").glob("*/children"))
+    processes = []
+    for child in {int(number) for text in listed for number in text.split()}:
+        with suppress(psutil.Error):
+            processes.append(psutil.Process(child))
+    return list(_with_word(processes, word))
 
 
 def _with_word(processes: list[psutil.Process], word: str) -> Iterator[psutil.Process]:
@@ -136,7 +143,7 @@ def soon(find: Callable[[], list[psutil.Process]], timeout_s: float) -> psutil.P
     while time.monotonic() < deadline_s:
         try:
             found = find()
-        except psutil.Error:
+        except (psutil.Error, OSError):
             found = []
         if found:
             return found[0]

@@ -65,7 +65,7 @@ def assert_nothing_happened(toll):
 @pytest.mark.slow
 def test_kills_of_every_kind_of_child_cost_no_iteration_and_change_no_bit():
     toll = Toll("children", say)
-    strikes = (rows.strike_engine, rows.strike_reward, rows.strike_solver)
+    strikes = (rows.strike_solver, rows.strike_reward, rows.strike_engine)
 
     def one_of_each(site, moment):
         return strikes[toll.kills.total()](site, moment)
