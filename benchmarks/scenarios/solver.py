@@ -14,17 +14,23 @@ from dataclasses import replace
 from typing import Any
 
 import solver
+from benchmarks.brute_force import fewest_groups, has_cycle
 from benchmarks.contract import BenchmarkResult, Progress
 from benchmarks.job_shops import compare
+from benchmarks.saving_cases import colocated_case, memory_case
 from plexrl.cli.shapes import published_shapes
 from solver.dispatch.events import TICKS_PER_S
+from solver.policies import rollmux_like
+from solver.timeline import keeps_limits
 from solver.workloads import GB, Role, Workload, memory_suite, mixed_suite
 
 SEED = 0
 BUDGET_S = 30.0
 QUICK_BUDGET_S = 6.0
 PROOF_BUDGET_S = 10.0
-NUM_PROOFS = 10
+NUM_PROOFS = 20
+NUM_BRUTE_FORCED = 6
+"""Problems of up to eight jobs that are also solved by looking at every partition."""
 SUITES: Mapping[str, tuple[Callable[..., tuple[Workload, ...]], frozenset[Role]]] = {
     "mixed": (mixed_suite, frozenset({Role.ROLLOUT, Role.TRAIN})),
     "memory": (memory_suite, frozenset({Role.TRAIN})),
@@ -35,6 +41,7 @@ def run(quick: bool, progress: Progress) -> BenchmarkResult:
     """Measure greedy, best plans with their gaps, proofs of small problems and replanning."""
     shapes = published_shapes()
     figures: dict[str, float] = {}
+    peers: dict[str, float] = {}
     for name in SUITES:
         progress(f"greedy plan of 2000 jobs, {name}")
         began = time.monotonic()
@@ -46,10 +53,11 @@ def run(quick: bool, progress: Progress) -> BenchmarkResult:
         for name in SUITES:
             progress(f"{num_jobs} jobs, {name}")
             figures |= _solve(shapes, name, num_jobs, budget_s)
-    progress("13 jobs, to the proof")
-    figures |= _prove(shapes, 2 if quick else NUM_PROOFS)
-    shop_figures, peers = compare(quick, progress)
-    return BenchmarkResult("solver", figures | shop_figures, peers, SEED)
+            peers |= _rollmux_like(shapes, name, num_jobs)
+    figures |= _prove(shapes, 4 if quick else NUM_PROOFS, progress)
+    figures |= _equal_brute_force(shapes, 2 if quick else NUM_BRUTE_FORCED, progress)
+    shop_figures, shop_peers = compare(quick, progress)
+    return BenchmarkResult("solver", figures | shop_figures, peers | shop_peers, SEED)
 
 
 def problem_of(
@@ -147,15 +155,38 @@ def _replan(
     return figures
 
 
-def _prove(shapes: Mapping[str, Any], count: int) -> dict[str, float]:
+def _rollmux_like(shapes: Mapping[str, Any], name: str, num_jobs: int) -> dict[str, float]:
+    """Groups that RollMux's rule uses for the same jobs: worst cases, one job after the other.
+
+    The rule knows neither switches nor whether loops interlock: some of its groups have no cycle
+    within the limits, and are counted beside.
+    """
+    suite, _ = SUITES[name]
+    case = colocated_case(shapes, name) if name == "mixed" else memory_case(shapes)
+    cells = rollmux_like(case.market, suite(shapes, SEED, num_jobs=num_jobs), SEED)
+    problem = problem_of(shapes, name, num_jobs)
+    sets = [tuple(problem.job(workload.name) for workload in cell.jobs) for cell in cells]
+    broken = sum(not keeps_limits(jobs) and not has_cycle(jobs) for jobs in sets)
+    return {
+        f"groups_rollmux_like_{name}_{num_jobs}": float(sum(c.num_train for c in cells)),
+        f"groups_over_limit_rollmux_like_{name}_{num_jobs}": float(broken),
+    }
+
+
+def _small(shapes: Mapping[str, Any], index: int, num_jobs: int) -> solver.Problem:
+    """A random problem of few jobs; the suites take turns."""
+    name = tuple(SUITES)[index % len(SUITES)]
+    return problem_of(shapes, name, num_jobs, random.Random(f"{SEED}:{index}").randrange(10**6))
+
+
+def _prove(shapes: Mapping[str, Any], count: int, progress: Progress) -> dict[str, float]:
     """Share of random problems of 13 jobs whose optimum is proven, half of each suite."""
     seconds = []
     proven = 0
     for index in range(count):
-        name = tuple(SUITES)[index % len(SUITES)]
-        seed = random.Random(f"{SEED}:{index}").randrange(10**6)
+        progress(f"13 jobs to the proof, {index + 1} of {count}")
         result = solver.plan(
-            problem_of(shapes, name, 13, seed),
+            _small(shapes, index, 13),
             objective=solver.Objective.GROUPS,
             budget_s=PROOF_BUDGET_S,
             seed=SEED,
@@ -164,5 +195,25 @@ def _prove(shapes: Mapping[str, Any], count: int) -> dict[str, float]:
         seconds.append(result.seconds)
     return {
         "proven_optimal_13_jobs_fraction": proven / count,
+        "proven_optimal_13_jobs_instances": float(count),
         "proven_optimal_13_jobs_seconds_median": statistics.median(seconds),
+        "proven_optimal_13_jobs_seconds_max": max(seconds),
+    }
+
+
+def _equal_brute_force(
+    shapes: Mapping[str, Any], count: int, progress: Progress
+) -> dict[str, float]:
+    """Share of problems of six to eight jobs that need as few groups as brute force finds."""
+    equal = 0
+    for index in range(count):
+        progress(f"brute force, {index + 1} of {count}")
+        problem = _small(shapes, index, 6 + index % 3)
+        result = solver.plan(
+            problem, objective=solver.Objective.GROUPS, budget_s=PROOF_BUDGET_S, seed=SEED
+        )
+        equal += result.status is solver.Status.OPTIMAL and result.value == fewest_groups(problem)
+    return {
+        "equal_to_brute_force_fraction": equal / count,
+        "equal_to_brute_force_instances": float(count),
     }
