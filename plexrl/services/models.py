@@ -148,8 +148,8 @@ class ModelTable:
 
     @property
     def engine_pid(self) -> int | None:
-        """Process id of the first engine; None while there is none."""
-        return next((e.process.pid for e in list(self._engines.values())), None)
+        """Process id of the engine used last; None while there is none."""
+        return next((e.process.pid for e in reversed(list(self._engines.values()))), None)
 
     def close(self) -> None:
         """End all engine processes."""

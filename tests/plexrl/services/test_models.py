@@ -14,6 +14,7 @@ class Process:
 
     def __init__(self, source):
         self.source, self.is_alive, self.asked = source, True, []
+        self.pid = source.folder
 
     def layout(self):
         return SimpleNamespace(nbytes=100)
@@ -66,3 +67,11 @@ def test_a_dead_engine_is_not_asked_to_release():
     dead.process.is_alive = False
     use(table, "b")
     assert dead.process.asked == ["load"]
+
+
+def test_the_engine_it_names_is_the_one_used_last():
+    table = ModelTable(Process)
+    assert table.engine_pid is None
+    for name in ("a", "b", "a"):
+        use(table, name)
+        assert table.engine_pid == name
