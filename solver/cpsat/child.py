@@ -13,9 +13,9 @@ import sys
 import time
 from collections.abc import Callable
 
+from solver.cpsat.lines import Finished
 from solver.cpsat.messages import (
     Answer,
-    Finished,
     Found,
     Proved,
     Request,

@@ -15,9 +15,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from solver.cpsat.leash import ChildEnd, Verdict, run_child
+from solver.cpsat.lines import Finished
 from solver.cpsat.messages import (
     Answer,
-    Finished,
     Found,
     Proved,
     Request,

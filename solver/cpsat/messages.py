@@ -10,8 +10,9 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
-from solver.errors import SolverError
+from solver.cpsat.lines import Finished, read_answer_line, write_finished, write_request_line
 from solver.plan import Plan, Timeline
 from solver.problem import Problem
 from solver.timeline import plan_of
@@ -59,11 +60,6 @@ class Proved:
     """No cycle is shorter; 0 if nothing is proven."""
 
 
-@dataclass(frozen=True, slots=True)
-class Finished:
-    """The child did all it was asked to."""
-
-
 Answer = Found | Proved | Finished
 
 
@@ -83,7 +79,7 @@ def write_request(request: Request) -> bytes:
         "num_workers": request.num_workers,
         "memory_bytes": request.memory_bytes,
     }
-    return json.dumps(values).encode() + b"\n"
+    return write_request_line(values)
 
 
 def read_request(line: bytes) -> Request:
@@ -108,29 +104,22 @@ def write_answer(answer: Answer, problem: Problem | None = None) -> str:
     """The answer as one line; a timeline needs its task's problem."""
     match answer:
         case Found(task, timeline) if problem is not None:
-            values: dict[str, object] = {"found": task, "plan": _wrap(problem, timeline)}
+            return json.dumps({"found": task, "plan": _wrap(problem, timeline)})
         case Proved(task, ending, bound_ticks):
-            values = {"proved": task, "ending": ending, "bound_ticks": bound_ticks}
+            return json.dumps({"proved": task, "ending": ending, "bound_ticks": bound_ticks})
         case _:
-            values = {"finished": True}
-    return json.dumps(values)
+            return write_finished()
 
 
 def read_answer(line: bytes) -> Answer | None:
     """The answer of a line, or None if the line is no answer."""
-    try:
-        values = json.loads(line)
-        if not isinstance(values, Mapping):
-            return None
-        if values.get("finished") is True:
-            return Finished()
-        if "found" in values:
-            return Found(_whole(values["found"]), _unwrap(values["plan"]))
-        return Proved(
-            _whole(values["proved"]), str(values["ending"]), _whole(values["bound_ticks"])
-        )
-    except (ValueError, KeyError, SolverError):
-        return None
+    return read_answer_line(line, _read)
+
+
+def _read(values: Mapping[str, Any]) -> Found | Proved:
+    if "found" in values:
+        return Found(_whole(values["found"]), _unwrap(values["plan"]))
+    return Proved(_whole(values["proved"]), str(values["ending"]), _whole(values["bound_ticks"]))
 
 
 def _whole(value: object) -> int:

@@ -9,11 +9,11 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from solver.bounds import BoundClass
 from solver.certificate import Certificate
-from solver.cpsat.messages import Finished
-from solver.errors import SolverError
+from solver.cpsat.lines import Finished, read_answer_line, write_finished, write_request_line
 from solver.objective import Objective
 from solver.plan import Plan
 from solver.problem import Problem
@@ -70,7 +70,7 @@ def write_pack_request(request: PackRequest) -> bytes:
         "seed": request.seed,
         "memory_bytes": request.memory_bytes,
     }
-    return json.dumps(values).encode() + b"\n"
+    return write_request_line(values)
 
 
 def read_pack_request(line: bytes) -> PackRequest | None:
@@ -92,29 +92,23 @@ def write_pack_answer(answer: PackAnswer) -> str:
     """The answer as one line."""
     match answer:
         case Packed(plan):
-            values: dict[str, object] = {"packed": plan.to_json()}
+            return json.dumps({"packed": plan.to_json()})
         case Certified(bound_class, certificate):
-            values = {"class": str(bound_class), "certificate": certificate.to_json()}
+            return json.dumps({"class": str(bound_class), "certificate": certificate.to_json()})
         case Searched(value):
-            values = {"searched": value}
+            return json.dumps({"searched": value})
         case Finished():
-            values = {"finished": True}
-    return json.dumps(values)
+            return write_finished()
 
 
 def read_pack_answer(line: bytes) -> PackAnswer | None:
     """The answer of a line, or None if the line is no answer."""
-    try:
-        values = json.loads(line)
-        if not isinstance(values, Mapping):
-            return None
-        if values.get("finished") is True:
-            return Finished()
-        if "packed" in values:
-            return Packed(Plan.from_json(values["packed"]))
-        if "searched" in values:
-            return Searched(int(values["searched"]))
-        certificate = Certificate.from_json(values["certificate"])
-        return Certified(BoundClass(values["class"]), certificate)
-    except (ValueError, KeyError, TypeError, AttributeError, SolverError):
-        return None
+    return read_answer_line(line, _read)
+
+
+def _read(values: Mapping[str, Any]) -> Packed | Certified | Searched:
+    if "packed" in values:
+        return Packed(Plan.from_json(values["packed"]))
+    if "searched" in values:
+        return Searched(int(values["searched"]))
+    return Certified(BoundClass(values["class"]), Certificate.from_json(values["certificate"]))

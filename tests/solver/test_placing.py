@@ -109,3 +109,37 @@ def test_a_child_that_makes_no_sense_leaves_the_greedy_plan(code, said):
     )
     assert (result.status, result.source) == (Status.UNKNOWN, Source.GREEDY)
     assert said in result.reason
+
+
+STUCK = """
+import signal
+from solver.cpsat import child
+signal.signal(signal.SIGALRM, signal.SIG_IGN)
+signal.signal(signal.SIGTERM, signal.SIG_IGN)
+tell = child._print
+def tell_and_hang(line):
+    tell(line)
+    while True:
+        pass
+child._print = tell_and_hang
+child.main()
+"""
+
+
+@pytest.mark.slow
+def test_a_packing_that_gets_stuck_and_ignores_signals_is_killed_with_what_it_told():
+    command = (sys.executable, "-P", "-c", STUCK)
+    result = solver.plan(
+        random_pool(30, 3), objective=Objective.GROUPS, budget_s=3.0, command=command
+    )
+    assert result.status is Status.OUT_OF_TIME
+    assert result.plan is not None
+    assert [bound.bound_class for bound in result.bounds] == [BoundClass.COMMON_CYCLE]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("objective", [Objective.GROUPS, Objective.GPU_HOURS])
+def test_the_same_problem_and_seed_give_the_same_plan(objective):
+    first, second = (_checked(random_pool(12, 4), objective, budget_s=60.0) for _ in range(2))
+    assert first.plan == second.plan
+    assert first.bounds == second.bounds

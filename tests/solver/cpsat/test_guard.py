@@ -7,8 +7,8 @@ import pytest
 import solver
 from solver.cpsat import guard
 from solver.cpsat.guard import ChildEnd
+from solver.cpsat.lines import Finished
 from solver.cpsat.messages import (
-    Finished,
     Found,
     Proved,
     Request,
