@@ -39,7 +39,7 @@ class Effort:
     """Minimise the price per second alone: a slowdown within its limit counts for nothing."""
     max_cell_jobs: int = 8
     """Most jobs of one cell, over all its groups."""
-    max_rounds: int = 8
+    max_rounds: int = 16
     """Confirmations at most."""
 
 
@@ -158,17 +158,22 @@ def alone(market: Market, job: Workload) -> Value:
     return Value(make_cell(market, [job]), 1.0)
 
 
-def is_confirmed(cell: Cell, dispatch: Dispatch, effort: Effort) -> bool:
-    """Whether every job keeps its limit, with half the margin, under the arbiter itself."""
+def holds_quickly(cell: Cell, effort: Effort) -> bool:
+    """Whether every job keeps its limit, with half the margin, by longer quick looks."""
     longer = replace(effort, cycles=effort.confirm_cycles, margin=effort.margin / 2)
-    for seed in effort.confirm_seeds:
-        if appraise(cell, replace(longer, seeds=(seed,))) is None:
-            return False
+    return all(
+        appraise(cell, replace(longer, seeds=(seed,))) is not None for seed in effort.confirm_seeds
+    )
+
+
+def holds(cell: Cell, dispatch: Dispatch, effort: Effort) -> bool:
+    """Whether every job keeps its limit, with half the margin, under the arbiter itself."""
     scores = (
-        score_cell(cell, dispatch, seed, cycles=longer.cycles) for seed in effort.confirm_seeds
+        score_cell(cell, dispatch, seed, cycles=effort.confirm_cycles)
+        for seed in effort.confirm_seeds
     )
     return all(
-        score.slowdowns[job.name] <= job.slowdown_limit * (1 - longer.margin)
+        score.slowdowns[job.name] <= job.slowdown_limit * (1 - effort.margin / 2)
         for score in scores
         for job in cell.jobs
     )

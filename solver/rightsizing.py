@@ -10,12 +10,12 @@ from __future__ import annotations
 
 import math
 import random
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 from itertools import combinations
 
 from solver.arrangements import Cell, Market
-from solver.cellvalue import Effort, Shape, Sizing, Value, alone, is_confirmed, shape
+from solver.cellvalue import Effort, Sizing, Value, alone, holds, holds_quickly, shape
 from solver.cpsat import cyclic
 from solver.cpsat.master import LinearMaster, choose
 from solver.objective import MILLION
@@ -24,7 +24,9 @@ from solver.scoring import Dispatch
 from solver.workloads import Workload
 
 TRIES = 100
-"""Sets of jobs tried in a round of generation."""
+"""Sets varied at random in a round of generation."""
+JOINING = 6
+"""Jobs that in a round are tried beside each of the best sets."""
 NUM_PARENTS = 60
 """Best sets that others are grown from, besides those in use."""
 NEAR = 12
@@ -74,33 +76,17 @@ def right_size(
     search.begin()
     for _ in range(effort.steps):
         search.grow()
-    confirmed: set[Shape] = set()
     for _ in range(effort.max_rounds):
         chosen = search.choose()
-        failed = [
-            ids
-            for ids, value in chosen.items()
-            if len(ids) > 1
-            and shape(value.cell) not in confirmed
-            and not is_confirmed(value.cell, dispatch, effort)
-        ]
-        confirmed.update(shape(value.cell) for ids, value in chosen.items() if ids not in failed)
+        failed = [ids for ids in chosen if not search.is_sound(ids)]
+        if not failed:
+            failed = [ids for ids in chosen if not search.is_confirmed(ids, dispatch)]
         if not failed:
             break
         search.ban(failed)
     else:
-        chosen = dict(_split(search, chosen, failed))
+        chosen = search.choose(search.confirmed)
     return tuple(value.cell for value in chosen.values())
-
-
-def _split(
-    search: _Search, chosen: dict[Ids, Value], failed: Sequence[Ids]
-) -> Iterator[tuple[Ids, Value]]:
-    for ids, value in chosen.items():
-        if ids not in failed:
-            yield ids, value
-            continue
-        yield from (((i,), search.columns[i,]) for i in ids)
 
 
 @dataclass(slots=True, eq=False)
@@ -118,6 +104,10 @@ class _Search:
     tried: set[Ids] = field(default_factory=set)
     in_use: list[Ids] = field(default_factory=list)
     """Sets that the linear master takes."""
+    sound: set[Ids] = field(default_factory=set)
+    """Sets that keep their limits under other draws than those they were valued with."""
+    confirmed: set[Ids] = field(default_factory=set)
+    """Sets that keep them under the arbiter, too."""
 
     @property
     def most(self) -> int:
@@ -141,18 +131,40 @@ class _Search:
     def grow(self) -> None:
         """One round: sets made from the best ones, and the prices anew."""
         parents = [*sorted(self.columns, key=self._missing)[:NUM_PARENTS], *self.in_use]
+        for joining in self.rng.sample(range(len(self.row)), min(JOINING, len(self.row))):
+            for ids in parents:
+                if len(ids) < self.most and joining not in ids:
+                    self._try(tuple(sorted((*ids, joining))))
         for _ in range(TRIES):
             ids = self._varied(self.rng.choice(parents))
             if 1 < len(ids) <= self.most:
                 self._try(ids)
         self._price()
+        self.ban([ids for ids in self.in_use if not self.is_sound(ids)])
 
-    def choose(self) -> dict[Ids, Value]:
-        """The best choice of whole sets."""
-        ordered = sorted(self.columns, key=lambda ids: (len(ids) > 1, self._missing(ids)))
+    def is_sound(self, ids: Ids) -> bool:
+        """Whether a set keeps its limits under more draws, by the quick look."""
+        if ids not in self.sound and (
+            len(ids) == 1 or holds_quickly(self.columns[ids].cell, self.sizing.effort)
+        ):
+            self.sound.add(ids)
+        return ids in self.sound
+
+    def is_confirmed(self, ids: Ids, dispatch: Dispatch) -> bool:
+        """Whether a set keeps its limits under the arbiter."""
+        if ids not in self.confirmed and (
+            len(ids) == 1 or holds(self.columns[ids].cell, dispatch, self.sizing.effort)
+        ):
+            self.confirmed.add(ids)
+        return ids in self.confirmed
+
+    def choose(self, among: Collection[Ids] | None = None) -> dict[Ids, Value]:
+        """The best choice of whole sets; jobs alone are always among them."""
+        known = [ids for ids in self.columns if among is None or len(ids) == 1 or ids in among]
+        ordered = sorted(known, key=lambda ids: (len(ids) > 1, self._missing(ids)))
         ordered = ordered[:MAX_CHOICES]
         chosen: list[Ids] = [(index,) for index in range(len(self.row))]
-        for _ in range(2 if self.sizing.theta and not self.sizing.banned else 1):
+        for _ in range(1 if self.sizing.effort.is_by_price or among else 2):
             answer = choose(
                 len(self.row),
                 (len(self.row),),
@@ -170,6 +182,7 @@ class _Search:
         for ids in failed:
             value = self.columns.pop(ids)
             self.sizing.banned.add(shape(value.cell))
+            self.sound.discard(ids)
             other = self._best(ids)
             if other is not None:
                 self.columns[ids] = other
