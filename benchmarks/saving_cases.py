@@ -42,7 +42,7 @@ class Way:
     dispatch: Dispatch
     turn: Turn = Turn.FIRST_READY
     is_kept: bool = False
-    margin: float = 0.025
+    margin: float = 0.02
     """Share of a slowdown limit kept free for draws that the planner does not see."""
 
 
@@ -58,6 +58,8 @@ class Case:
     prices: Mapping[str, float]
     """Baseline → price of one job's own groups: ``split`` and ``colocated``."""
     ways: tuple[Way, ...]
+    steps_factor: int = 1
+    """Rounds of search, relative to other cases: where cells are larger, there are more of them."""
     """Dispatches of ours; the better one on planning seeds is used."""
 
     @property
@@ -160,6 +162,7 @@ def rollmux_case(shapes: Shapes, *, is_uniform: bool) -> Case:
         num_jobs=shapes["suites"]["rollmux"]["jobs"],
         prices={"split": rollout + train, "colocated": train},
         ways=(SHORTEST_FIRST,),
+        steps_factor=1 if is_uniform else 2,
     )
 
 
@@ -208,7 +211,7 @@ def _memory(shapes: Shapes) -> int:
 
 def asynchronous(case: Case) -> Case:
     """The same with rollouts one iteration ahead of training."""
-    return replace(case, market=replace(case.market, staleness=1))
+    return replace(case, market=replace(case.market, staleness=1), steps_factor=1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -226,7 +229,7 @@ def plan_ours(case: Case, size: Size, seed: int, *, is_by_price: bool = False) -
     found: list[tuple[float, tuple[Cell, ...], Dispatch]] = []
     for way in case.ways:
         effort = Effort(
-            steps=size.steps,
+            steps=size.steps * (1 if is_by_price else case.steps_factor),
             turn=way.turn,
             is_kept=way.is_kept,
             is_by_price=is_by_price,

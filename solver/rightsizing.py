@@ -37,7 +37,9 @@ choice of whole sets uses such."""
 MAX_CHOICES = 2_000
 """Sets that CP-SAT chooses among, by what they miss."""
 CHOICE_DETERMINISTIC_S = 2.0
-"""CP-SAT's own seconds for one choice: the same answer on every machine."""
+"""CP-SAT's own seconds for the first choice: the same answer on every machine."""
+REPAIR_DETERMINISTIC_S = 0.5
+"""The same for a choice that changes another one."""
 CHOICE_S = 30.0
 """Wall time that stops a choice in any case."""
 _UNSERVED = 1_000 * MILLION
@@ -104,6 +106,8 @@ class _Search:
     tried: set[Ids] = field(default_factory=set)
     in_use: list[Ids] = field(default_factory=list)
     """Sets that the linear master takes."""
+    chosen: list[Ids] = field(default_factory=list)
+    """The best choice of whole sets so far."""
     sound: set[Ids] = field(default_factory=set)
     """Sets that keep their limits under other draws than those they were valued with."""
     confirmed: set[Ids] = field(default_factory=set)
@@ -163,19 +167,28 @@ class _Search:
         known = [ids for ids in self.columns if among is None or len(ids) == 1 or ids in among]
         ordered = sorted(known, key=lambda ids: (len(ids) > 1, self._missing(ids)))
         ordered = ordered[:MAX_CHOICES]
-        chosen: list[Ids] = [(index,) for index in range(len(self.row))]
-        for _ in range(1 if self.sizing.effort.is_by_price or among else 2):
+        chosen = self._known_choice(set(known))
+        place = {ids: index for index, ids in enumerate(ordered)}
+        seconds = REPAIR_DETERMINISTIC_S if self.chosen else CHOICE_DETERMINISTIC_S
+        for _ in range(1 if self.sizing.effort.is_by_price or self.chosen else 2):
             answer = choose(
                 len(self.row),
                 (len(self.row),),
                 [self._column(ids) for ids in ordered],
-                [ordered.index(ids) for ids in chosen],
-                cyclic.Effort(CHOICE_S, deterministic_s=CHOICE_DETERMINISTIC_S),
+                [place[ids] for ids in chosen if ids in place],
+                cyclic.Effort(CHOICE_S, deterministic_s=seconds),
             )
             if answer.columns is not None:
                 chosen = [ordered[at] for at in answer.columns]
             self._set_theta((self.columns[ids], 1.0) for ids in chosen)
+        self.chosen = chosen
         return {ids: self.columns[ids] for ids in chosen}
+
+    def _known_choice(self, known: Collection[Ids]) -> list[Ids]:
+        """The last choice, with jobs alone in place of what is no longer known."""
+        kept = [ids for ids in self.chosen if ids in known]
+        served = {index for ids in kept for index in ids}
+        return [*kept, *((i,) for i in range(len(self.row)) if i not in served)]
 
     def ban(self, failed: Iterable[Ids]) -> None:
         """Use these cells never again; others for the same jobs may come in their place."""
