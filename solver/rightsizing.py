@@ -38,7 +38,7 @@ MAX_CHOICES = 2_000
 """Sets that CP-SAT chooses among, by what they miss."""
 CHOICE_DETERMINISTIC_S = 2.0
 """CP-SAT's own seconds for the first choice: the same answer on every machine."""
-REPAIR_DETERMINISTIC_S = 0.5
+REPAIR_DETERMINISTIC_S = 2.0
 """The same for a choice that changes another one."""
 CHOICE_S = 30.0
 """Wall time that stops a choice in any case."""
