@@ -25,8 +25,9 @@ millisecond of computing."""
 MAX_CANDIDATES = 24
 """Moves that are simulated at most, those that even the load out most: the simulator shares the
 scheduler's interpreter."""
-LEAST_GAIN = 0.05
-"""Share of work per second by which a move must be better: below it profiles are not that sure."""
+LEAST_GAIN = 0.1
+"""Share of work per second by which a move must be better: profiles are not surer than that, and
+groups that jobs are spread over have no planned order."""
 LEAST_ITERATIONS = 4
 """Iterations a job must have been seen for before anything is moved for it."""
 STOP_S = 1.0

@@ -232,6 +232,9 @@ class Planner:
         self._planned_s = {
             (job.name, estimate.op): estimate.busy_s for job in jobs for estimate in job.ops
         }
+        # A job that is unknown, or between groups, would make every other place look free.
+        is_certain = len(jobs) == len(self._jobs)
+        may_move = jobs if self._config.is_rearranging and is_certain else ()
         return PlanRequest(
             number=self._num_requests,
             reason=reason,
@@ -242,9 +245,7 @@ class Planner:
             seed=self._config.seed,
             previous=self._plan_to_beat(jobs),
             open_groups=frozenset(self._groups) - self._closed,
-            left=movable(
-                jobs if self._config.is_rearranging else (), self._profiles, self._moved_at
-            ),
+            left=movable(may_move, self._profiles, self._moved_at),
             bytes_per_s=bytes_per_s,
         )
 

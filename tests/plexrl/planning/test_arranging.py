@@ -156,6 +156,15 @@ def test_a_home_changes_when_the_job_is_placed_again(crowded):
     assert crowded.placement(PlannedJob("b")).groups == ("g0", "g1")
 
 
+def test_nothing_moves_while_a_job_is_between_groups_or_unknown(crowded):
+    assert crowded.request("look", 10.0, FAST).left
+    crowded.unplace("b")
+    assert not crowded.request("look", 10.0, FAST).left
+    crowded.placement(PlannedJob("b"))
+    crowded.job_arrived(PlannedJob("new", iterations=10))
+    assert not crowded.request("look", 10.0, FAST).left
+
+
 def test_moving_can_be_turned_off():
     planner = Planner(PlanningConfig(budget_s=0.0, is_rearranging=False))
     for group in GROUPS:
