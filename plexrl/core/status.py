@@ -110,13 +110,13 @@ class PlanStatus:
     bound_class: str = ""
     is_verified: bool = False
     num_solves: int = 0
-    num_moves: int = 0
-    """Times a plan put a job on other groups."""
     reason: str = ""
     """Why the planner last solved."""
     adopted_s: float | None = None
     order: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     """Group → planned dispatch order, as ``job:op``."""
+    num_moves: int = 0
+    """Times a plan put a job on other groups."""
 
 
 @dataclass(frozen=True, slots=True)
