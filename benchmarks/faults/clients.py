@@ -10,12 +10,12 @@ from multiprocessing.connection import Connection
 from distributed import Client
 
 import plexrl
-from benchmarks.faults.jobs import make_job, yard
+from benchmarks.faults.jobs import MIX, make_job, yard
 from benchmarks.faults.toll import Toll
 from dataflow.jobs import JobSpec
 
 SUBMIT_TIMEOUT_S = 120.0
-KIND, SEEDS = "plain", (0, 3)
+KIND, SEED = MIX[0]
 """Of the jobs that clients submit."""
 CONTEXT = multiprocessing.get_context("forkserver")
 CONTEXT.set_forkserver_preload([__name__])
@@ -34,11 +34,13 @@ def submit_and_wait(
 
 def strike(toll: Toll, num_kills: int, seed: int) -> None:
     """Kill clients one after the other; each job must go on and be found by its name."""
-    ground, chance = yard(), random.Random(f"{toll.row} {seed}")
+    ground, chance = yard(toll.progress), random.Random(f"{toll.row} {seed}")
     with ground.cluster(f"{toll.row}-store") as cluster:
         for index in range(num_kills):
+            if toll.is_over():
+                break
             prefix = f"{toll.row}-{index}"
-            job = make_job(ground.base, KIND, SEEDS[index % 2], prefix)
+            job = make_job(ground.base, KIND, SEED, prefix)
             moment = "submitted" if chance.random() < 0.7 else "connected"
             struck_s = _kill_a_client(cluster, ground.base, job, prefix, moment, chance)
             toll.kills[moment] += 1

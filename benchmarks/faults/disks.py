@@ -72,14 +72,16 @@ def _gone(store: Path) -> Iterator[None]:
 
 def strike(toll: Toll, num_rounds: int, kinds: Sequence[str] = KINDS) -> Mapping[str, float]:
     """Run jobs while the store misbehaves in each way; audit every job."""
-    ground, name = yard(), f"{toll.row}-store"
+    ground, name = yard(toll.progress), f"{toll.row}-store"
     num_unexplained = 0
     with ground.cluster(name) as cluster:
         for index in range(num_rounds):
             for kind in kinds:
+                if toll.is_over():
+                    break
                 jobs = ground.jobs(f"{toll.row}-{kind}{index}")
                 runs = [(job, cluster.submit(job)) for job in jobs]
-                _wait_until_all_have_begun(cluster)
+                toll.wait_until_begun(cluster, all)
                 toll.kills[kind] += 1
                 with _fault(cluster, ground.scratch(name), kind):
                     if kind != "slow":
@@ -101,11 +103,6 @@ def _fault(cluster: plexrl.LocalCluster, store: Path, kind: str) -> Iterator[Non
     }
     with faults[kind]():
         yield
-
-
-def _wait_until_all_have_begun(cluster: plexrl.LocalCluster) -> None:
-    while any(not job.iteration for job in active(cluster.status()).values()):
-        time.sleep(POLL_S)
 
 
 def _wait_until_all_say_why(cluster: plexrl.LocalCluster, toll: Toll) -> int:

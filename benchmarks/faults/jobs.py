@@ -9,7 +9,10 @@ from functools import cache
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+import dask
+
 import plexrl
+from benchmarks.contract import Progress
 from benchmarks.faults.digits import DigitShare, num_digits
 from dataflow import tasks
 from dataflow.environments import PythonTool
@@ -21,7 +24,7 @@ from plexrl.engines.folders import state_bytes
 from plexrl.engines.tiny_model import random_base
 
 ITERATIONS = 10
-MIX = (("plain", 0), ("isolated", 1), ("tool", 2), ("plain", 3))
+MIX = (("plain", 0), ("isolated", 1), ("tool", 2), ("split", 3))
 """Kind and seed of the jobs that run together."""
 NUM_HOST_STATES = 3
 LIMITS = ProcessLimits(wall_s=60.0, cpu_s=60, memory_bytes=4 << 30)
@@ -51,8 +54,15 @@ REWARDS: Mapping[str, Verifier | Judge] = {
     "plain": DigitShare(),
     "isolated": IsolatedReward(DigitShare(), LIMITS),
     "tool": DigitShareByTool(),
+    "split": DigitShare(),
 }
 """Kind of job → where its rewards come from: the worker, a process of its own, a tool."""
+HEARTBEAT_TIMEOUT_S = 15.0
+"""Shorter than by default, so that an engine that is stopped is soon found."""
+PLANNING = plexrl.PlanningConfig(
+    period_s=30.0, budget_s=2.0, yield_gain=0.1, yield_quantum_s=0.005, max_yields=2
+)
+"""Rollouts of these jobs take tens of milliseconds, and shall give their group up in the middle."""
 
 
 def make_job(base: str, kind: str, seed: int, prefix: str) -> JobSpec:
@@ -68,6 +78,7 @@ def make_job(base: str, kind: str, seed: int, prefix: str) -> JobSpec:
         num_samples=4,
         max_new_tokens=4,
         slowdown_limit=100.0,
+        arrangement="split" if kind == "split" else "colocated",
     )
 
 
@@ -98,14 +109,17 @@ class Yard:
     @contextmanager
     def cluster(self, name: str) -> Iterator[plexrl.LocalCluster]:
         """Two groups, two workers without, a store of its own, room for few states on host."""
-        with plexrl.LocalCluster(
-            groups=2,
-            cpu_workers=2,
-            store=self.scratch(name),
-            host_budget_bytes=self.host_budget_bytes,
-            planning=plexrl.PlanningConfig(period_s=1.0, budget_s=2.0),
-            dashboard_address=None,
-        ) as cluster:
+        with (
+            dask.config.set({"plexrl.engines.heartbeat_timeout_s": HEARTBEAT_TIMEOUT_S}),
+            plexrl.LocalCluster(
+                groups=2,
+                cpu_workers=2,
+                store=self.scratch(name),
+                host_budget_bytes=self.host_budget_bytes,
+                planning=PLANNING,
+                dashboard_address=None,
+            ) as cluster,
+        ):
             yield cluster
 
     @property
@@ -115,8 +129,9 @@ class Yard:
 
 
 @cache
-def yard() -> Yard:
+def yard(progress: Progress) -> Yard:
     """Make the model and run every job of the mix undisturbed, once a process."""
+    progress("faults: every job undisturbed")
     folder: TemporaryDirectory[str] = TemporaryDirectory(prefix="plexrl-faults-")
     base = random_base(Path(folder.name) / "base", seed=0)
     calm = Yard(folder, base, {})

@@ -32,15 +32,15 @@ KILLS_A_ROUND = 3
 
 def strike(toll: Toll, num_kills: int, seed: int) -> None:
     """Run jobs in lives that are killed; the last one of a round finishes them; audit."""
-    ground, chance = yard(), random.Random(f"{toll.row} {seed}")
+    ground, chance = yard(toll.progress), random.Random(f"{toll.row} {seed}")
     round_index = 0
-    while toll.kills.total() < num_kills:
+    while toll.kills.total() < num_kills and not toll.is_over():
         prefix = f"{toll.row}-{round_index}"
         store = ground.scratch(f"{prefix}-store")
         arguments: Sequence[str] = ("benchmarks.faults.life", str(store), ground.base, prefix)
         num_in_round = min(KILLS_A_ROUND, num_kills - toll.kills.total())
         for index in range(num_in_round):
-            if index and not JobRegistry(store).unfinished():
+            if index and (toll.is_over() or not JobRegistry(store).unfinished()):
                 break
             _one_life(toll, store, arguments, chance)
             arguments = ("plexrl", "resume", str(store), "--groups", "2", "--json")

@@ -17,6 +17,7 @@ from benchmarks.faults import victims
 from benchmarks.faults.jobs import Yard, yard
 from benchmarks.faults.toll import Toll
 from benchmarks.faults.victims import Moment, Scene, active
+from plexrl.errors import JobError
 
 PAUSE_S = 0.6
 """Longest random pause before a kill: a few iterations of all jobs."""
@@ -28,6 +29,7 @@ EVERYWHERE = (
     Moment.ATTACH,
     Moment.BETWEEN,
     Moment.PREFETCH,
+    Moment.YIELDED,
 )
 
 KINDS = {victims.VERIFIER: "verifier", victims.TOOL: "tool"}
@@ -62,7 +64,9 @@ class Site:
         status = self.cluster.status()
         jobs = active(status)
         groups = [
-            g for g in status.groups if g.worker and any(j.group == g.name for j in jobs.values())
+            g
+            for g in status.groups
+            if g.worker and any(victims.has_group(job, g.name) for job in jobs.values())
         ]
         if not groups:
             return None
@@ -72,7 +76,12 @@ class Site:
         except (OSError, ValueError, KeyError):
             return None
         scene = Scene(self.cluster, self.yard.scratch(self.name), group.name, pid)
-        return scene, frozenset(name for name, job in jobs.items() if job.group == group.name)
+        return scene, self.jobs_on(group.name)
+
+    def jobs_on(self, group: str) -> frozenset[str]:
+        """Jobs that are placed on a group."""
+        jobs = active(self.cluster.status())
+        return frozenset(name for name, job in jobs.items() if victims.has_group(job, group))
 
     def ordinary_workers(self) -> list[str]:
         """Addresses of the workers without a group."""
@@ -132,6 +141,7 @@ def strike_solver(site: Site, moment: Moment) -> Hit | None:
     """Kill the child that solves."""
     del moment
     me = psutil.Process().pid
+    site.cluster.replan("to have a solver to kill")
     child = victims.soon(lambda: victims.children(me, victims.SOLVER), 3.0)
     if child is None:
         return None
@@ -155,6 +165,31 @@ def strike_reward(site: Site, moment: Moment) -> Hit | None:
     )
 
 
+def strike_move(site: Site, moment: Moment) -> Hit | None:
+    """Move a job, and kill the worker it leaves, the one it goes to, or one with drivers."""
+    del moment
+    status = site.cluster.status()
+    names = sorted(name for name, job in active(status).items() if job.iteration)
+    workers = {group.name: group.worker for group in status.groups if group.worker}
+    if not names or len(workers) < 2:
+        return None
+    name = site.chance.choice(names)
+    home = active(status)[name].group.partition("+")[0]
+    target = site.chance.choice([group for group in workers if group != home])
+    what = site.chance.choice(("source", "target", "driver"))
+    where = {"source": home, "target": target, "driver": ""}[what]
+    address = workers[where] if where else site.chance.choice(site.ordinary_workers())
+    try:
+        pid = victims.pid_of(site.cluster, address)
+        site.cluster.run(name).move(target, now=site.chance.random() < 0.5)
+    except (JobError, OSError, ValueError, KeyError, IndexError):
+        # It has ended meanwhile, or the worker has.
+        return None
+    time.sleep(site.chance.uniform(0, PAUSE_S / 2))
+    jobs = site.jobs_on(where) if where else frozenset(active(site.cluster.status()))
+    return _send(psutil.Process(pid), signal.SIGKILL, what, jobs | {name})
+
+
 def _send(
     process: psutil.Process, number: signal.Signals, moment: str, jobs: frozenset[str]
 ) -> Hit | None:
@@ -168,12 +203,12 @@ def strike_while_jobs_run(
     toll: Toll, strike: Strike, moments: Sequence[Moment], num_kills: int, seed: int
 ) -> None:
     """Run jobs, round after round, until so many faults have struck; audit every job."""
-    ground, store = yard(), f"{toll.row}-store"
+    ground, store = yard(toll.progress), f"{toll.row}-store"
     upcoming = cycle(moments)
     with ground.cluster(store) as cluster:
         site = Site(ground, cluster, store, random.Random(f"{toll.row} {seed}"))
         round_index = 0
-        while toll.kills.total() < num_kills:
+        while toll.kills.total() < num_kills and not toll.is_over():
             jobs = ground.jobs(f"{toll.row}-{round_index}")
             runs = [(job, cluster.submit(job)) for job in jobs]
             _strike_round(site, strike, upcoming, toll, num_kills)
@@ -185,7 +220,7 @@ def strike_while_jobs_run(
 def _strike_round(
     site: Site, strike: Strike, moments: Iterable[Moment], toll: Toll, num_kills: int
 ) -> None:
-    while toll.kills.total() < num_kills and active(site.cluster.status()):
+    while toll.kills.total() < num_kills and active(site.cluster.status()) and not toll.is_over():
         moment = next(iter(moments))
         if moment is Moment.ANY:
             time.sleep(site.chance.uniform(0, PAUSE_S))

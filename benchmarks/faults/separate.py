@@ -80,7 +80,7 @@ def _machines(folder: Path) -> Iterator[Machines]:
 
 def strike(toll: Toll, num_kills: int, seed: int) -> None:
     """Kill nannies while jobs run, each replaced by a new one; at last the scheduler."""
-    ground, chance = yard(), random.Random(f"{toll.row} {seed}")
+    ground, chance = yard(toll.progress), random.Random(f"{toll.row} {seed}")
     settings = {
         "plexrl.state.store": str(ground.scratch(f"{toll.row}-store")),
         "plexrl.state.host_budget_bytes": ground.host_budget_bytes,
@@ -91,10 +91,12 @@ def strike(toll: Toll, num_kills: int, seed: int) -> None:
         client = stack.enter_context(machines.client())
         cluster = plexrl.attach(client)
         round_index = 0
-        while toll.kills.total() < num_kills - 1:
+        while toll.kills.total() < num_kills - 1 and not toll.is_over():
             jobs = ground.jobs(f"{toll.row}-{round_index}")
             runs = [(job, cluster.submit(job)) for job in jobs]
             while toll.kills.total() < num_kills - 1 and active(cluster.status()):
+                if toll.is_over():
+                    break
                 time.sleep(chance.uniform(0, PAUSE_S))
                 _kill_a_nanny(toll, machines, cluster, chance)
             toll.audit(ground, runs)
@@ -127,8 +129,7 @@ def _kill_the_scheduler(
     """Everything ends by itself then."""
     for job in ground.jobs(f"{toll.row}-last"):
         cluster.submit(job)
-    while not any(job.iteration for job in active(cluster.status()).values()):
-        time.sleep(0.05)
+    toll.wait_until_begun(cluster, any)
     family = [psutil.Process(nanny.pid) for nanny in machines.nannies.values()]
     family += [child for nanny in family for child in nanny.children(recursive=True)]
     machines.scheduler.send_signal(signal.SIGKILL)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import statistics
 import time
 from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import psutil
@@ -18,6 +18,8 @@ from dataflow.jobs import JobSpec
 from plexrl.runtime.client import Run
 
 RECOVERY_TIMEOUT_S = 120.0
+ROW_TIMEOUT_S = 300.0
+"""Seconds after which nothing more is struck in a row: what is slow shall not cost the others."""
 POLL_S = 0.02
 
 
@@ -37,6 +39,11 @@ class Toll:
     num_plugin_errors: int = 0
     num_left: int = 0
     """Processes that outlived those that started them."""
+    started_s: float = field(default_factory=time.monotonic)
+
+    def is_over(self) -> bool:
+        """Whether the row has had its time."""
+        return time.monotonic() - self.started_s > ROW_TIMEOUT_S
 
     def count_left(self, processes: Sequence[psutil.Process], timeout_s: float) -> None:
         """Wait until all these have ended; count those that have not, and end them."""
@@ -44,6 +51,18 @@ class Toll:
             self.num_left += 1
             self.progress(f"{self.row}: {process} outlived what started it")
             process.kill()
+
+    def wait_until_begun(
+        self, cluster: plexrl.Cluster, quantity: Callable[[Iterable[bool]], bool]
+    ) -> None:
+        """Wait until all or any of the jobs have committed an iteration."""
+        deadline_s = time.monotonic() + RESULT_TIMEOUT_S
+        while not quantity([bool(job.iteration) for job in active(cluster.status()).values()]):
+            if time.monotonic() > deadline_s:
+                self.num_hangs += 1
+                self.progress(f"{self.row}: not begun: {active(cluster.status())}")
+                return
+            time.sleep(POLL_S)
 
     def note_recovery(
         self, cluster: plexrl.Cluster, names: Collection[str], struck_s: float

@@ -14,6 +14,7 @@ import psutil
 
 import plexrl
 from plexrl.core.status import ClusterStatus, GroupStatus, JobStatus
+from solver.trace import Outcome
 
 POLL_S = 0.004
 """Between looks: a phase of these jobs takes tens of milliseconds."""
@@ -42,6 +43,8 @@ class Moment(StrEnum):
     """While a version is being read from the store."""
     ATTACH = "attach"
     """While the models of a job are being opened."""
+    YIELDED = "yielded"
+    """While a rollout that gave the group up in the middle waits for it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +67,8 @@ class Scene:
                 return is_half_written(self.store)
             case Moment.PREFETCH:
                 return _reads_chunks(self.worker_pid)
+            case Moment.YIELDED:
+                return bool(self._yielded())
         held = group_status(self.cluster.status(), self.group).function
         match moment:
             case Moment.BETWEEN:
@@ -71,6 +76,21 @@ class Scene:
             case Moment.ATTACH:
                 return ".sync." in held
         return f".{moment}." in held
+
+    def _yielded(self) -> list[str]:
+        """Functions that gave the group up and have not had it since."""
+        leases = [lease for lease in self.cluster.trace().leases if lease.group == self.group]
+        held = group_status(self.cluster.status(), self.group)
+        last = {lease.id: lease for lease in leases}
+        live = active(self.cluster.status())
+        return [
+            lease.id
+            for lease in last.values()
+            if lease.outcome is Outcome.YIELDED
+            and lease.job in live
+            and lease.iteration == live[lease.job].iteration
+            and (held.holder, held.function) != (lease.job, lease.op)
+        ]
 
     def wait(self, moment: Moment) -> bool:
         """Wait for the moment; returns whether it came."""
@@ -104,6 +124,11 @@ def group_status(status: ClusterStatus, name: str) -> GroupStatus:
         if group.name == name:
             return group
     return GroupStatus(name, "", "", "", 0.0, 0.0, 0, (), 0, 0, {})
+
+
+def has_group(job: JobStatus, group: str) -> bool:
+    """Whether a job is placed on a group, alone or beside others."""
+    return group in job.group.split("+")
 
 
 def active(status: ClusterStatus) -> Mapping[str, JobStatus]:

@@ -87,6 +87,11 @@ class RelocationTable:
         """The way of a job; None if it stays where it is."""
         return self._rows.get(job)
 
+    def has_left(self, job: str) -> bool:
+        """Whether nothing of a job runs any more on the groups it leaves."""
+        row = self._rows.get(job)
+        return row is not None and row.step is not Step.ASKED
+
     def is_off(self, job: str) -> bool:
         """Whether a job is off its groups and has no other yet."""
         row = self._rows.get(job)

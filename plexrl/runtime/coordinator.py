@@ -152,28 +152,13 @@ class Coordinator:
                 if self.groups.gone_for_s(group, now_s) > GROUP_PATIENCE_S
             }
             for entry in self.jobs.active()
-            if entry.facts.name not in self.relocations
+            if not self.relocations.has_left(entry.facts.name)
         }
         return tuple(
             name
             for name, groups in gone.items()
             if groups and not groups & set(self.jobs[name].facts.pins.values())
         )
-
-    def move(self, job: str, now_s: float) -> tuple[str, ...]:
-        """Place a job anew; returns its functions, to be made ready for their new groups.
-
-        Raises
-        ------
-        JobError
-            No group has room.
-        """
-        self.jobs.set_placement(job, self.planner.placement(_planned(self.jobs[job].facts)))
-        functions = self.ledger.of_job(job)
-        for entry in functions:
-            if entry.ready_s is not None:
-                self._tell(Withdrawn(entry.id), now_s)
-        return tuple(entry.id for entry in functions)
 
     def rest(self, job: str, now_s: float) -> None:
         """A job that is off its group stays so."""

@@ -170,8 +170,9 @@ class JobDriver:
                 # Nothing of what was submitted ahead shall begin.
                 _release(self._held.pop(index))
         elif self._task is not None:
-            self._interruption = order
-            self._task.cancel()
+            is_cancelled, self._interruption = self._interruption is not None, order
+            if not is_cancelled:
+                self._task.cancel()
 
     async def run(self) -> None:
         """Run the job until it has finished or failed, or this driver steps aside; says which."""
@@ -190,6 +191,8 @@ class JobDriver:
             logger.debug("where job %s failed", self.job, exc_info=True)
             error = f"{type(failure).__name__}: {failure}"
         finally:
+            # It ends: an order that comes now must not cancel what ends it.
+            self._task = None
             if self._tracking is not None:
                 await self._tracking.close()
         self._send(DriverEnded(self.job, self._clock(), error))
@@ -204,9 +207,10 @@ class JobDriver:
                 self._send(self._started(position))
                 await self._iterate(spec, position)
             except asyncio.CancelledError:
-                if not self._is_interrupted():
+                order = self._take_interruption()
+                if order is None:
                     raise
-                if self._interruption is not Order.REPLAY:
+                if order is not Order.REPLAY:
                     return False
                 logger.info("job %s does its iteration again, as asked", self.job)
                 self._attempt += 1
@@ -214,7 +218,9 @@ class JobDriver:
             except Exception as failure:  # noqa: BLE001 (raised again where it is not over)
                 if self._num_committed > committed_before:
                     self._num_stalls = self._num_waits = 0
-                if not self._may_try_again(failure):
+                # A cancellation that meets a failure is not raised.
+                order = self._take_interruption()
+                if not self._may_try_again(failure) or order not in {None, Order.REPLAY}:
                     return False
             else:
                 return True
@@ -246,10 +252,13 @@ class JobDriver:
         self._pause_s = RETRY_PAUSE_S * self._num_stalls
         return not self._is_leaving
 
-    def _is_interrupted(self) -> bool:
-        """Whether this cancellation only carries an order; if so, it is taken back."""
-        task = self._task
-        return self._interruption is not None and task is not None and task.uncancel() == 0
+    def _take_interruption(self) -> Order | None:
+        """The order that a cancellation carried, which is taken back; None: it ends the driver."""
+        order, task = self._interruption, self._task
+        if order is None or task is None or task.uncancel():
+            return None
+        self._interruption = None
+        return order
 
     def _started(self, position: Position) -> DriverStarted:
         return DriverStarted(

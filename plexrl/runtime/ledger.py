@@ -143,10 +143,6 @@ class Ledger:
                 served_on=served_on,
             )
 
-    def of_job(self, job: str) -> tuple[FunctionEntry, ...]:
-        """Live functions of a job."""
-        return tuple(entry for entry in self._live.values() if entry.job == job)
-
     def leases(self, first: int = 0) -> tuple[LeaseRecord, ...]:
         """Finished leases from the given index on, in order of their end.
 

@@ -190,6 +190,7 @@ class PlexRLScheduler(SchedulerPlugin):
             self._gate.remove_worker(worker)
             for group in self._coordinator.groups.of_worker(worker):
                 self._coordinator.group_down(group, self._clock())
+            self._steering.worker_lost(worker)
             for name in self._coordinator.jobs.driven_by(worker):
                 self._on_driver_lost(self._coordinator.jobs[name])
             self._settle()
@@ -380,26 +381,9 @@ class PlexRLScheduler(SchedulerPlugin):
                     else:
                         del self._unserved[key]
                 self._gate.keep_waiting(self._llm_keys)
-                self._move_stranded(self._clock())
                 self._overdue.look()
+                self._steering.rescue()
                 self._steering.proceed()
-
-    def _move_stranded(self, now_s: float) -> None:
-        """Give jobs whose group does not come back another one; their drivers roll back there."""
-        for job in self._coordinator.stranded(now_s):
-            try:
-                keys = self._coordinator.move(job, now_s)
-            except JobError as error:
-                # It goes on waiting, and its status says for what.
-                logger.debug("job %s has no other group: %s", job, error)
-                continue
-            placement = self._coordinator.jobs[job].placement
-            logger.warning("job %s moves to %s: its group is gone", job, placement)
-            self._hosting.tell(job)
-            for key in keys:
-                self._gate.hold(key)
-                if self._gate.state(key) == "no-worker":
-                    self._coordinator.ready(key, now_s)
 
     @contextmanager
     def _guarded(self, hook: str) -> Iterator[None]:

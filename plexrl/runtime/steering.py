@@ -232,6 +232,20 @@ class Steering:
         if not report.error:
             self.proceed()
 
+    def worker_lost(self, worker: str) -> None:
+        """A worker is gone; one that comes back at its address was told nothing."""
+        self._unanswered = {entry for entry in self._unanswered if entry[1] != worker}
+
+    def rescue(self) -> None:
+        """Take jobs whose group does not come back to others, by way of what they still have."""
+        for job in self._coordinator.stranded(self._clock()):
+            if job not in self._table:
+                lost = self._coordinator.jobs[job].placement
+                logger.warning("job %s leaves %s: a group of it is gone", job, lost)
+                self._table.ask(job, Aim.MOVE, "a group of it is gone")
+            # Also of one that was asked before: the iteration it shall end first never will.
+            self._set_off(job, is_now=True)
+
     def job_ended(self, job: str) -> None:
         """A job goes nowhere any more."""
         self._table.end(job)

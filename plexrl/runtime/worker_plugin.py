@@ -22,7 +22,7 @@ from plexrl.clock import Clock, system_clock
 from plexrl.config import EngineConfig, StateConfig
 from plexrl.engines.protocol import ModelSource
 from plexrl.engines.remote import EngineProcess
-from plexrl.errors import ServiceError, StateError, StoreAwayError, StoreError
+from plexrl.errors import PlexRLError, ServiceError, StoreAwayError, StoreError
 from plexrl.runtime import messages
 from plexrl.runtime.driver import JobDriver
 from plexrl.runtime.gate import group_of
@@ -217,8 +217,8 @@ class _ServiceHost:
         error = ""
         try:
             self._service.forget_job(job, self._state.pressure_timeout_s)
-        except StateError as failure:
-            error = str(failure)
+        except Exception as failure:  # noqa: BLE001 (whoever waits for the answer must get one)
+            error = str(failure) if isinstance(failure, PlexRLError) else repr(failure)
             logger.warning("group %s still holds job %s: %s", self._service.group, job, error)
         self._report(JobLetGo(job, self._service.group, self._service.snapshot(), error))
 

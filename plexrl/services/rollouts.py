@@ -5,12 +5,14 @@ from __future__ import annotations
 import itertools
 import threading
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 
 from dataflow.calls import GenerateOptions, LLMCall
 from dataflow.samples import Prompt, Sample
 from plexrl.engines.protocol import DrawKey, Interrupted
 from plexrl.engines.remote import EngineProcess
+from plexrl.errors import EngineError
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,5 +103,7 @@ class Rollouts:
 
 
 def _discard(waiting: _Waiting) -> None:
+    # An engine that is gone, or goes now, keeps nothing.
     if waiting.process.is_alive:
-        waiting.process.discard(waiting.rollout.name)
+        with suppress(EngineError):
+            waiting.process.discard(waiting.rollout.name)
