@@ -6,6 +6,7 @@ from dataflow.calls import GenerateOptions, LLMCall
 from dataflow.phases import Phase
 from dataflow.samples import Prompt, Sample
 from plexrl.engines.protocol import Interrupted
+from plexrl.errors import EngineError
 from plexrl.services.rollouts import Rollouts, Stopped
 
 PROMPTS = (Prompt(0, "a"), Prompt(1, "b"))
@@ -85,3 +86,15 @@ def test_what_nobody_goes_on_with_is_given_up(rollouts):
     engine.meanwhile = lambda: None
     assert lease(rollouts, engine, "g") == SAMPLES
     assert engine.given[-1] == PROMPTS
+
+
+def test_an_engine_that_dies_while_it_gives_up_holds_nothing_up(rollouts):
+    class Dying(Engine):
+        def discard(self, name):
+            raise EngineError(f"{name} is not there any more")
+
+    engine = Dying(lambda: rollouts.ask("f"))
+    assert lease(rollouts, engine) == Stopped()
+    rollouts.forget("job")
+    engine.meanwhile = lambda: None
+    assert lease(rollouts, engine) == SAMPLES

@@ -1,0 +1,68 @@
+"""Orders end what a driver does, once each, and a cancellation always ends the driver."""
+
+import asyncio
+from concurrent.futures import ThreadPoolExecutor
+
+import cloudpickle
+import pytest
+
+import plexrl
+from plexrl.runtime.driver import JobDriver
+from plexrl.runtime.messages import Drive, DriverSteppedAside, Order
+
+
+class Stuck(JobDriver):
+    """Waits for its models for ever."""
+
+    num_tries = 0
+
+    async def _attach(self, spec):
+        del spec
+        self.num_tries += 1
+        self.tries.put_nowait(self.num_tries)
+        await asyncio.Event().wait()
+
+
+@pytest.fixture
+def driver(tmp_path):
+    spec = cloudpickle.dumps(plexrl.grpo(model="m", task="ascending", iterations=1, name="a"))
+    sent = []
+    with ThreadPoolExecutor(1) as trackers:
+        drive = Drive("a", spec, "run", False)
+        driver = Stuck(drive, None, sent.append, lambda: 0.0, str(tmp_path), trackers)
+        driver.sent, driver.tries = sent, asyncio.Queue()
+        yield driver
+
+
+def test_a_driver_that_did_its_iteration_again_can_still_be_cancelled(driver):
+    async def live():
+        task = asyncio.create_task(driver.run())
+        assert await driver.tries.get() == 1
+        driver.order(Order.REPLAY)
+        assert await driver.tries.get() == 2
+        driver.order(Order.REPLAY)
+        assert await driver.tries.get() == 3
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+
+    asyncio.run(live())
+    assert driver.sent == []
+
+
+@pytest.mark.parametrize("num_between", [0, 1, 2])
+def test_a_driver_told_twice_to_step_aside_says_once_that_it_did(driver, num_between):
+    async def live():
+        task = asyncio.create_task(driver.run())
+        assert await driver.tries.get() == 1
+        driver.order(Order.REPLAY)
+        driver.order(Order.STEP_ASIDE_NOW)
+        for _ in range(num_between):
+            await asyncio.sleep(0)
+        driver.order(Order.STEP_ASIDE_NOW)
+        await task
+        driver.order(Order.STEP_ASIDE_NOW)
+
+    asyncio.run(live())
+    assert driver.sent == [DriverSteppedAside("a")]
+    assert driver.num_tries == 1
