@@ -7,7 +7,7 @@ the group writes what it holds and drops it, and the job rests or is placed agai
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Collection
 
 from plexrl.clock import Clock
 from plexrl.core.jobs import JobEntry
@@ -101,7 +101,7 @@ class Steering:
     async def move(self, job: str, group: str, reason: str, is_now: bool) -> bytes:
         """Place a job on another group after its iteration, or at once."""
         entry = self._live(job)
-        self._check_group(group)
+        _check_group(group, self._coordinator.groups.names())
         if self._coordinator.groups.why_closed(group) is not None:
             raise JobError(f"group {group!r} is draining; undrain it first: plexrl undrain {group}")
         if entry.state is JobState.PAUSED:
@@ -124,7 +124,7 @@ class Steering:
 
     async def drain(self, group: str, reason: str, is_now: bool) -> bytes:
         """Let no iteration begin on a group; its jobs go on elsewhere."""
-        self._check_group(group)
+        _check_group(group, self._coordinator.groups.names())
         self._coordinator.groups.close(group, reason)
         self._coordinator.planner.let_in(group, is_open=False)
         active = self._coordinator.jobs.active()
@@ -138,7 +138,7 @@ class Steering:
     async def undrain(self, group: str) -> bytes:
         """Let iterations begin on a group again."""
         if self._coordinator.groups.why_closed(group) is None:
-            self._check_group(group)
+            _check_group(group, self._coordinator.groups.names())
             return pack(f"group {group} is not draining")
         self._coordinator.groups.open(group)
         self._coordinator.planner.let_in(group, is_open=True)
@@ -319,11 +319,12 @@ class Steering:
             raise JobError(f"job {job!r} is {entry.state}: it holds no group; nothing was changed")
         return entry
 
-    def _check_group(self, group: str) -> None:
-        names = self._coordinator.groups.names()
-        if group not in names:
-            raise JobError(
-                f"no group is called {group!r}; {hint(group, names)}"
-                if names
-                else f"no group is called {group!r}: no worker announces one"
-            )
+
+def _check_group(group: str, names: Collection[str]) -> None:
+    """Raise unless a worker announces this group."""
+    if group not in names:
+        raise JobError(
+            f"no group is called {group!r}; {hint(group, names)}"
+            if names
+            else f"no group is called {group!r}: no worker announces one"
+        )
