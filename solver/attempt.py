@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
-from solver.bounds import Bound
+from solver.bounds import Bound, BoundClass
 from solver.objective import Objective, value_of
 from solver.plan import Plan
 from solver.problem import Problem
@@ -25,6 +25,8 @@ class Attempt:
     deadline: float
     on_incumbent: OnIncumbent
     objective: Objective = Objective.ROUND
+    most_passes: int = 1
+    """Most passes of a job in the cycle of its group."""
     best: Plan | None = None
     value: int | None = None
     """Value of the best plan."""
@@ -47,17 +49,23 @@ class Attempt:
 
     def _note(self, plan: Plan, value: int, source: Source) -> None:
         seconds = time.monotonic() - self.began
-        incumbent = Incumbent(seconds, plan.objective_ticks, source, value, self._bound())
+        incumbent = Incumbent(seconds, plan.objective_ticks, source, value, self._bound(plan))
         self.incumbents.append(incumbent)
         self.on_incumbent(incumbent)
 
-    def _bound(self) -> int | None:
-        """The strongest bound so far over all placements."""
-        return Result(Status.UNKNOWN, 0.0, bounds=tuple(self.bounds)).bound_ticks
+    def _bound(self, plan: Plan) -> int | None:
+        """The strongest bound so far over all placements that admits a plan."""
+        return Result(Status.UNKNOWN, 0.0, plan, bounds=tuple(self.bounds)).bound_ticks
+
+    def _refutes(self, bound: Bound) -> bool:
+        """Whether the best plan, being of the bound's class, is below it."""
+        if self.value is None or self.best is None or bound.ticks <= self.value:
+            return False
+        return bound.bound_class is BoundClass.UNIVERSAL or not self.best.has_repeats
 
     def end(self, status: Status) -> Result:
         """The result; a bound that a checked plan refutes is a fault of the solver and dropped."""
-        bounds = [bound for bound in self.bounds if self.value is None or bound.ticks <= self.value]
+        bounds = [bound for bound in self.bounds if not self._refutes(bound)]
         if len(bounds) < len(self.bounds):
             self.reasons.append("a bound above the objective of a checked plan was dropped")
         result = Result(
@@ -71,5 +79,13 @@ class Attempt:
             objective=self.objective,
             value=self.value,
         )
-        is_proven = self.best is not None and result.bound_ticks == self.value
+        bound = result.bound
+        # Common cycles alone say nothing about the repeated passes that were asked for too.
+        is_wide = bound is not None and bound.bound_class is BoundClass.UNIVERSAL
+        is_proven = (
+            self.best is not None
+            and bound is not None
+            and bound.ticks == self.value
+            and (is_wide or self.most_passes == 1)
+        )
         return replace(result, status=Status.OPTIMAL) if is_proven else result

@@ -72,7 +72,7 @@ def _hint(attempt: Attempt, part: Problem) -> Timeline | None:
     """The shortest valid timeline at hand for the jobs of one group."""
     group = part.groups[0].id
     known = None if attempt.best is None else attempt.best.timeline(group)
-    if known is not None and _is_valid(part, known):
+    if known is not None and max(known.passes.values()) == 1 and _is_valid(part, known):
         return known
     built = greedy_timeline(group, part.jobs)
     return built if built.cycle_ticks <= cycle_limit_ticks(part.jobs) else None

@@ -82,4 +82,8 @@ def column_cost(
 
 def _rate(problem: Problem, plan: Plan) -> int:
     cycles = {timeline.group: timeline.cycle_ticks for timeline in plan.timelines}
-    return sum(rate_millionths(job, cycles[plan.placement[job.id]]) for job in problem.jobs)
+    passes = {job: count for entry in plan.timelines for job, count in entry.passes.items()}
+    return sum(
+        passes[job.id] * rate_millionths(job, cycles[plan.placement[job.id]])
+        for job in problem.jobs
+    )

@@ -38,6 +38,7 @@ def place(attempt: Attempt, seed: int, memory_bytes: int, command: Sequence[str]
         attempt.best,
         budget_s=budget_s,
         seed=seed,
+        most_passes=attempt.most_passes,
         memory_bytes=memory_bytes,
         command=command,
         on_answer=lambda answer: _take(attempt, answer),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
@@ -21,7 +22,8 @@ class Timing:
     start_ticks: int
     """Start within the cycle, from 0 to below its length; the switch lies before it."""
     wraps: int
-    """Cycles between the one in which the job's first op starts and the one this op starts in."""
+    """Cycles between the one in which the job's first op (of its first pass) starts and the one
+    this op starts in."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,9 +32,9 @@ class Timeline:
 
     group: str
     cycle_ticks: int
-    """Length of the cycle: the iteration time of every job placed here."""
+    """Length of the cycle: the iteration time of every job that passes its loop once in it."""
     timings: tuple[Timing, ...]
-    """Every op of every job placed here, by start."""
+    """Every op of every job placed here, by start; as often as the job passes its loop."""
 
     def __post_init__(self) -> None:
         if self.cycle_ticks < 1 or not self.timings:
@@ -42,6 +44,12 @@ class Timeline:
             )
         ordered = sorted(self.timings, key=lambda timing: (timing.start_ticks, timing.job))
         object.__setattr__(self, "timings", tuple(ordered))
+
+    @property
+    def passes(self) -> dict[str, int]:
+        """Job → times it passes its loop in a cycle."""
+        ops = Counter((timing.job, timing.op) for timing in self.timings)
+        return {job: count for (job, _), count in ops.items()}
 
     @property
     def order(self) -> tuple[tuple[str, str], ...]:
@@ -70,7 +78,8 @@ class Plan:
     """Job → predicted iteration time shared ÷ alone, in permille, rounded up."""
     objective_ticks: int
     """Sum over groups of price × cycle length: priced group-ticks in which every job passes one
-    iteration, idle time included. With one group of price 1 it is the cycle length."""
+    iteration (or more, where `has_repeats`), idle time included. With one group of price 1 it is
+    the cycle length."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "placement", dict(self.placement))
@@ -79,6 +88,11 @@ class Plan:
         groups = [timeline.group for timeline in self.timelines]
         if len(set(groups)) != len(groups):
             raise PlanError(f"a group has two timelines among {groups}; give each group one")
+
+    @property
+    def has_repeats(self) -> bool:
+        """Whether some job passes its loop more than once in the cycle of its group."""
+        return any(max(timeline.passes.values()) > 1 for timeline in self.timelines)
 
     @property
     def orders(self) -> dict[str, tuple[tuple[str, str], ...]]:

@@ -13,7 +13,7 @@ from dataclasses import replace
 from solver.attempt import Attempt, OnIncumbent
 from solver.bounds import Bound, BoundClass, Proof, simple_bounds
 from solver.cpsat import guard
-from solver.errors import PlanError
+from solver.errors import PlanError, SolverError
 from solver.explain import explain
 from solver.improve import improve
 from solver.objective import Objective, value_of
@@ -28,6 +28,9 @@ from solver.timeline import plan_of
 
 MAX_SEARCHED_JOBS = 13
 """Up to this many jobs every placement is considered; above, best fit decides."""
+
+MAX_PASSES = 20
+"""Most passes of a job in a cycle that may be asked for."""
 
 
 def greedy(problem: Problem) -> Plan:
@@ -51,6 +54,7 @@ def plan(
     objective: Objective = Objective.ROUND,
     budget_s: float = 5.0,
     seed: int = 0,
+    most_passes: int = 1,
     memory_bytes: int = guard.MEMORY_BYTES,
     command: Sequence[str] = guard.CHILD,
     on_incumbent: OnIncumbent = lambda _incumbent: None,
@@ -71,6 +75,10 @@ def plan(
     seed
         For CP-SAT; the same input and seed give the same plan unless the budget cuts the solver
         short.
+    most_passes
+        Most passes of a job in the cycle of its group, for the objectives `groups` and `cost`.
+        Above 1 a short job may share with a long one, which needs fewer groups; such plans are
+        bounded by universal bounds only.
     memory_bytes
         Cap on the address space of the solver's process.
     command
@@ -82,14 +90,22 @@ def plan(
     -------
     Result
         Its plan, if there is one, has passed `solver.verify`.
+
+    Raises
+    ------
+    SolverError
+        `most_passes` is out of range or does not go with the objective.
     """
+    _check_passes(most_passes, objective)
     began = time.monotonic()
     problem = _with_current(problem, previous)
-    attempt = Attempt(problem, began, began + budget_s, on_incumbent, objective)
+    attempt = Attempt(problem, began, began + budget_s, on_incumbent, objective, most_passes)
     search = _place(attempt, previous)
     if attempt.best is None and (search is None or search.placed is None):
         reason = explain(problem)
-        if reason or (search is not None and search.is_complete):
+        # What is proven impossible here is so for common cycles.
+        is_proven = bool(reason) or (search is not None and search.is_complete)
+        if is_proven and most_passes == 1:
             attempt.reasons.append(reason or "no placement keeps every requirement")
             return attempt.end(Status.INFEASIBLE)
     if objective is not Objective.ROUND or (search is not None and not search.is_complete):
@@ -104,6 +120,16 @@ def plan(
         attempt.reasons.append(NOTHING_FOUND)
         return attempt.end(Status.UNKNOWN)
     return improve(attempt, placed, seed, memory_bytes, command)
+
+
+def _check_passes(most_passes: int, objective: Objective) -> None:
+    if not 1 <= most_passes <= MAX_PASSES:
+        raise SolverError(f"most_passes is {most_passes}; give a number from 1 to {MAX_PASSES}")
+    if most_passes > 1 and objective not in {Objective.GROUPS, Objective.COST}:
+        raise SolverError(
+            f"most_passes is {most_passes} with the objective {objective}; repeated passes are "
+            "planned for the objectives groups and cost only"
+        )
 
 
 def _with_current(problem: Problem, previous: Plan | None) -> Problem:

@@ -14,7 +14,7 @@ class Status(StrEnum):
     """How a solve ended."""
 
     OPTIMAL = "optimal"
-    """The plan's objective equals a bound over all placements and common cycles."""
+    """The plan's objective equals a bound over all placements that admits the plan."""
     FEASIBLE = "feasible"
     """The solver finished with a plan, without proof that none is better."""
     INFEASIBLE = "infeasible"
@@ -95,12 +95,20 @@ class Result:
     @property
     def bound(self) -> Bound | None:
         """The strongest bound over all placements; the wider class among equals."""
-        admitting = [entry for entry in self.bounds if entry.bound_class != BoundClass.RESTRICTED]
+        admitting = [
+            entry
+            for entry in self.bounds
+            if entry.bound_class != BoundClass.RESTRICTED and self._admits_plan(entry.bound_class)
+        ]
         return max(
             admitting,
             key=lambda entry: (entry.ticks, entry.bound_class == BoundClass.UNIVERSAL),
             default=None,
         )
+
+    def _admits_plan(self, bound_class: BoundClass) -> bool:
+        """Whether the plan is of the schedules of a class: repeated passes are no common cycle."""
+        return bound_class is BoundClass.UNIVERSAL or self.plan is None or not self.plan.has_repeats
 
     @property
     def bound_ticks(self) -> int | None:
@@ -120,8 +128,11 @@ class Result:
     def gap_in(self, bound_class: BoundClass) -> float | None:
         """What a better schedule of a class could at most still gain; None if nothing is proven.
 
-        A universal bound holds for common cycles too, and each of them for the plan's placement.
+        None too where the plan itself is of no such class. A universal bound holds for common
+        cycles too, and each of them for the plan's placement.
         """
+        if not self._admits_plan(bound_class):
+            return None
         classes = list(BoundClass)
         wide_enough = classes[: classes.index(bound_class) + 1]
         holding = [entry for entry in self.bounds if entry.bound_class in wide_enough]

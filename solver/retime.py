@@ -54,8 +54,7 @@ def _retimed(problem: Problem, timeline: Timeline) -> Timeline:
     edges = [*_order_edges(timeline, jobs), *_chain_edges(timeline, jobs)]
     high = sum(
         op.duration_ticks + op.wait_ticks + op.switch_ticks
-        for name in dict.fromkeys(timing.job for timing in timeline.timings)
-        for op in jobs[name].ops
+        for op in (_op(jobs, timing) for timing in timeline.timings)
     )
     starts = _starts(edges, len(timeline.timings), high)
     if starts is None:
@@ -94,14 +93,17 @@ def _order_edges(timeline: Timeline, jobs: dict[str, Job]) -> Iterator[_Edge]:
 
 
 def _chain_edges(timeline: Timeline, jobs: dict[str, Job]) -> Iterator[_Edge]:
-    """Each op waits for the one before it in its job's loop, and that one's wait."""
-    at = {(timing.job, timing.op): index for index, timing in enumerate(timeline.timings)}
-    for name in dict.fromkeys(timing.job for timing in timeline.timings):
-        loop = jobs[name].ops
-        for op, following in zip(loop, [*loop[1:], loop[0]], strict=True):
-            source, target = at[name, op.name], at[name, following.name]
-            is_closing = following is loop[0]
-            wraps = timeline.timings[target].wraps + is_closing - timeline.timings[source].wraps
+    """Each op waits for the one before it in its job's passes, and that one's wait."""
+    timings = timeline.timings
+    for name in dict.fromkeys(timing.job for timing in timings):
+        mine = sorted(
+            (index for index, timing in enumerate(timings) if timing.job == name),
+            key=lambda index: (timings[index].wraps, index),
+        )
+        for step, (source, target) in enumerate(zip(mine, [*mine[1:], mine[0]], strict=True)):
+            op = _op(jobs, timings[source])
+            is_closing = step == len(mine) - 1
+            wraps = timings[target].wraps + is_closing - timings[source].wraps
             yield _Edge(source, target, op.duration_ticks + op.wait_ticks, wraps)
 
 

@@ -106,11 +106,13 @@ def plan_of(problem: Problem, timelines: Sequence[Timeline]) -> Plan:
         if job.id not in placement:
             raise PlanError(f"no timeline serves job {job.id!r}; the plan is for another problem")
     cycles = {timeline.group: timeline.cycle_ticks for timeline in timelines}
+    passes = {job: count for entry in timelines for job, count in entry.passes.items()}
     return Plan(
         placement={job.id: placement[job.id] for job in problem.jobs},
         timelines=tuple(timelines),
         slowdowns_permille={
-            job.id: -(-1000 * cycles[placement[job.id]] // job.alone_ticks) for job in problem.jobs
+            job.id: -(-1000 * cycles[placement[job.id]] // (job.alone_ticks * passes[job.id]))
+            for job in problem.jobs
         },
         objective_ticks=sum(problem.group(group).price * cycle for group, cycle in cycles.items()),
     )

@@ -33,7 +33,7 @@ def verify(problem: Problem, plan: Plan) -> Verification:
     A plan is valid only for the problem it is checked with; the check never raises for a plan
     that is merely wrong.
     """
-    found = [*_placement(problem, plan), *_served_once(problem, plan)]
+    found = [*_placement(problem, plan), *_served_alike(problem, plan)]
     if not found:
         residents: dict[str, list[Job]] = {}
         for job in problem.jobs:
@@ -59,10 +59,18 @@ def _placement(problem: Problem, plan: Plan) -> Iterator[str]:
             yield f"job {job_id!r} is placed on {group_id!r}, which is no group of the problem"
 
 
-def _served_once(problem: Problem, plan: Plan) -> Iterator[str]:
-    wanted: Counter[tuple[str | None, str, str]] = Counter(
-        (plan.placement.get(job.id), job.id, op.name) for job in problem.jobs for op in job.ops
-    )
+def _served_alike(problem: Problem, plan: Plan) -> Iterator[str]:
+    """Every op of a job must be served as often as its first, at least once, on its group only."""
+    wanted: dict[tuple[str | None, str, str], int] = {}
+    for member in problem.jobs:
+        home = plan.placement.get(member.id)
+        passes = sum(
+            timing.job == member.id and timing.op == member.ops[0].name
+            for timeline in plan.timelines
+            if timeline.group == home
+            for timing in timeline.timings
+        )
+        wanted |= {(home, member.id, op.name): max(passes, 1) for op in member.ops}
     given: Counter[tuple[str | None, str, str]] = Counter(
         (timeline.group, timing.job, timing.op)
         for timeline in plan.timelines
@@ -70,10 +78,10 @@ def _served_once(problem: Problem, plan: Plan) -> Iterator[str]:
     )
     for group, job, op in sorted(wanted.keys() | given.keys(), key=str):
         count = given[group, job, op]
-        if count != wanted[group, job, op]:
+        if count != wanted.get((group, job, op), 0):
             yield (
                 f"op {op!r} of job {job!r} is served {count} times in the cycle of group "
-                f"{group!r}, not {wanted[group, job, op]}"
+                f"{group!r}, not {wanted.get((group, job, op), 0)}"
             )
 
 
@@ -106,18 +114,33 @@ def _timeline(problem: Problem, timeline: Timeline) -> Iterator[str]:
 
 
 def _chain(job: Job, timeline: Timeline) -> Iterator[str]:
-    at = {timing.op: timing for timing in timeline.timings if timing.job == job.id}
-    if at[job.ops[0].name].wraps != 0:
-        yield f"first op of job {job.id!r} has wraps {at[job.ops[0].name].wraps}, not 0"
+    """Walk along the job's passes: every op in its turn, after the one before and its wait."""
     cycle = timeline.cycle_ticks
-    absolute = [at[op.name].start_ticks + cycle * at[op.name].wraps for op in job.ops]
-    absolute.append(absolute[0] + cycle)
-    for index, op in enumerate(job.ops):
-        ready = absolute[index] + op.duration_ticks + op.wait_ticks
-        if absolute[index + 1] < ready:
-            follower = job.ops[(index + 1) % len(job.ops)].name
+    mine = sorted(
+        (timing.wraps * cycle + timing.start_ticks, timing.op)
+        for timing in timeline.timings
+        if timing.job == job.id
+    )
+    if mine[0][0] >= cycle or mine[0][0] < 0 or mine[0][1] != job.ops[0].name:
+        yield (
+            f"{mine[0][1]!r} is the first op of job {job.id!r} on group {timeline.group!r}, at "
+            f"{mine[0][0]}; it must be {job.ops[0].name!r} with wraps 0"
+        )
+        return
+    following = [*mine[1:], (mine[0][0] + cycle, mine[0][1])]
+    for index, ((start, _), (next_start, next_op)) in enumerate(zip(mine, following, strict=True)):
+        op = job.ops[index % len(job.ops)]
+        ready = start + op.duration_ticks + op.wait_ticks
+        follower = job.ops[(index + 1) % len(job.ops)].name
+        if next_op != follower:
             yield (
-                f"op {follower!r} of job {job.id!r} starts at {absolute[index + 1]}, before "
+                f"op {next_op!r} of job {job.id!r} starts at {next_start}, before "
+                f"{follower!r}, which follows {op.name!r}"
+            )
+            return
+        if next_start < ready:
+            yield (
+                f"op {follower!r} of job {job.id!r} starts at {next_start}, before "
                 f"{op.name!r} and its wait end at {ready}"
             )
 
@@ -141,9 +164,15 @@ def _exclusive(problem: Problem, timeline: Timeline) -> Iterator[str]:
 
 def _promises(problem: Problem, plan: Plan) -> Iterator[str]:
     cycles = {timeline.group: timeline.cycle_ticks for timeline in plan.timelines}
+    passes = Counter(
+        timing.job
+        for timeline in plan.timelines
+        for timing in timeline.timings
+        if timing.op == problem.job(timing.job).ops[0].name
+    )
     for job in problem.jobs:
         cycle = cycles[plan.placement[job.id]]
-        alone = sum(op.duration_ticks + op.wait_ticks for op in job.ops)
+        alone = passes[job.id] * sum(op.duration_ticks + op.wait_ticks for op in job.ops)
         slowdown = -(-cycle * 1000 // alone)
         if plan.slowdowns_permille.get(job.id) != slowdown:
             yield (

@@ -91,11 +91,8 @@ def run_packing(request: PackRequest) -> None:
 
     left_s = request.deadline_epoch_s - time.time()
     pack(
-        request.problem,
-        request.objective,
-        request.start,
+        request,
         time.monotonic() + left_s,
-        request.seed,
         lambda answer: _print(write_pack_answer(answer)),
     )
     _print(write_pack_answer(Finished()))

@@ -147,6 +147,7 @@ def pack(
     *,
     budget_s: float,
     seed: int = 0,
+    most_passes: int = 1,
     memory_bytes: int = MEMORY_BYTES,
     command: Sequence[str] = CHILD,
     on_answer: Callable[[PackAnswer], None],
@@ -163,6 +164,8 @@ def pack(
         Seconds until the child is killed, its start included.
     seed
         For CP-SAT.
+    most_passes
+        Most passes of a job in the cycle of its group.
     memory_bytes
         Cap on the child's address space.
     command
@@ -179,6 +182,7 @@ def pack(
         deadline_epoch_s=time.time() + budget_s - margin_s,
         seed=seed,
         memory_bytes=memory_bytes,
+        most_passes=most_passes,
     )
 
     def take(line: bytes) -> Verdict:

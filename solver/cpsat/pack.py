@@ -11,11 +11,9 @@ from solver.certificate import Certificate, certified_value
 from solver.cpsat.cyclic import Effort, Ending
 from solver.cpsat.diving import dive
 from solver.cpsat.master import IntegerAnswer, choose
-from solver.cpsat.pack_messages import Searched
+from solver.cpsat.pack_messages import PackRequest, Searched
 from solver.cpsat.packing import Generation, Packing, Tell
 from solver.objective import MILLION, Objective
-from solver.plan import Plan
-from solver.problem import Problem
 
 MAX_ENUMERATED = 20_000
 """Where there are no more sets than this all are columns, and the best choice is the optimum."""
@@ -23,6 +21,8 @@ MAX_ENUMERATED_JOBS = 24
 """With more jobs the sets are not counted out."""
 MAX_PRICES = 8
 """Prices per rate tried for `GPU_HOURS`; Dinkelbach's method rarely needs five."""
+COMMON_SHARE = 0.4
+"""Share of the time for common cycles where several passes are allowed too."""
 COLUMN_SHARE = 0.5
 """Share of the time that generating columns may take; what is left belongs to plans."""
 DIVE_SHARE = 0.8
@@ -33,32 +33,58 @@ UNIVERSAL_SHARE = 0.3
 """Share of what is left after the first dive that the universal bound may take."""
 
 
-def pack(
-    problem: Problem,
-    objective: Objective,
-    start: Plan | None,
-    deadline: float,
-    seed: int,
-    tell: Tell,
-) -> None:
-    """Tell better and better plans and bounds until there are none or the deadline has come."""
-    packing = Packing(problem, objective, deadline, seed, tell)
-    if start is not None:
-        packing.take(start)
-    is_complete = len(problem.jobs) <= MAX_ENUMERATED_JOBS and _enumerate(packing)
-    if objective is Objective.GPU_HOURS:
+def pack(request: PackRequest, deadline: float, tell: Tell) -> None:
+    """Tell better and better plans and bounds until there are none or the deadline has come.
+
+    Parameters
+    ----------
+    request
+        What to pack.
+    deadline
+        When to have ended, on the monotonic clock.
+    tell
+        Told each better plan and bound.
+    """
+    is_repeating = request.most_passes > 1
+    until = time.monotonic() + (deadline - time.monotonic()) * (COMMON_SHARE if is_repeating else 1)
+    packing = Packing(request.problem, request.objective, until, request.seed, tell)
+    if request.start is not None:
+        packing.take(request.start)
+    _pack_common(packing)
+    if is_repeating:
+        wide = Packing(
+            request.problem, request.objective, deadline, request.seed, tell, request.most_passes
+        )
+        if packing.best is not None:
+            wide.take(packing.best)
+        _pack_repeating(wide)
+
+
+def _pack_common(packing: Packing) -> None:
+    """Every job once in the cycle of its group."""
+    is_complete = len(packing.problem.jobs) <= MAX_ENUMERATED_JOBS and _enumerate(packing)
+    if packing.objective is Objective.GPU_HOURS:
         _lower_price(packing, is_complete=is_complete)
         return
     packing.columns.run(_after(packing, COLUMN_SHARE), packing.is_proven)
     is_proven = packing.is_proven() or is_complete
     if not is_proven:
         dive(packing, _after(packing, FIRST_DIVE_SHARE))
-    if objective in {Objective.GROUPS, Objective.COST}:
+    if packing.objective in {Objective.GROUPS, Objective.COST}:
         _bound_any_schedule(packing)
     if not is_proven:
         _dive_again(packing, _after(packing, DIVE_SHARE))
     if not packing.is_proven():
         _settle(packing, is_complete=is_complete)
+
+
+def _pack_repeating(packing: Packing) -> None:
+    """Some jobs more than once in a cycle; plans only, since their duals bound nothing."""
+    packing.columns.run(_after(packing, COLUMN_SHARE), packing.is_proven)
+    if not packing.is_proven():
+        dive(packing, _after(packing, FIRST_DIVE_SHARE))
+        _dive_again(packing, _after(packing, DIVE_SHARE))
+        _settle(packing, is_complete=False)
 
 
 def _after(packing: Packing, share: float) -> float:
@@ -130,6 +156,8 @@ def _settle(packing: Packing, *, is_complete: bool) -> None:
     banned: set[int] = set()
     while packing.left_s > 0:
         candidates = [index for index in _promising(packing) if index not in banned]
+        if not candidates:
+            return
         answer = choose(
             len(packing.problem.jobs),
             [kind.count for kind in pool.kinds],

@@ -58,6 +58,8 @@ class PackRequest:
     seed: int
     memory_bytes: int
     """Cap on its address space."""
+    most_passes: int = 1
+    """Most passes of a job in the cycle of its group."""
 
 
 def write_pack_request(request: PackRequest) -> bytes:
@@ -69,6 +71,7 @@ def write_pack_request(request: PackRequest) -> bytes:
         "deadline_epoch_s": request.deadline_epoch_s,
         "seed": request.seed,
         "memory_bytes": request.memory_bytes,
+        "most_passes": request.most_passes,
     }
     return write_request_line(values)
 
@@ -85,6 +88,7 @@ def read_pack_request(line: bytes) -> PackRequest | None:
         deadline_epoch_s=values["deadline_epoch_s"],
         seed=values["seed"],
         memory_bytes=values["memory_bytes"],
+        most_passes=values["most_passes"],
     )
 
 

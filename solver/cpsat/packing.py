@@ -22,6 +22,7 @@ from solver.objective import MILLION, Objective, value_of
 from solver.placement.columns import ColumnPool
 from solver.placement.duals import Pricer
 from solver.placement.knapsack import Ints
+from solver.placement.passes import pairs_apart
 from solver.placement.realise import Realised, Realiser, plan_of_sets
 from solver.plan import Plan, Timeline
 from solver.problem import MAX_TICKS, Job, Problem
@@ -56,11 +57,23 @@ class Generation:
 
     @classmethod
     def of(
-        cls, problem: Problem, objective: Objective, bound_class: BoundClass, tell: Tell
+        cls,
+        problem: Problem,
+        objective: Objective,
+        bound_class: BoundClass,
+        tell: Tell,
+        most_passes: int = 1,
     ) -> Generation:
-        """Start with each job on a group of its own."""
-        pricer = Pricer.of(problem, objective, bound_class)
-        pool = ColumnPool(problem, pricer.kinds, objective, bound_class, pricer.impossible)
+        """Start with each job on a group of its own.
+
+        With several passes only sets are generated that seem to have a timeline, so its duals
+        bound nothing and are not told.
+        """
+        apart = pairs_apart(problem, most_passes) if most_passes > 1 else None
+        pricer = Pricer.of(problem, objective, bound_class, apart)
+        pool = ColumnPool(
+            problem, pricer.kinds, objective, bound_class, pricer.impossible, most_passes
+        )
         dearest = max(abs(cell.cost) for _, cell in pricer.cells) if pricer.cells else MILLION
         master = LinearMaster(
             len(problem.jobs),
@@ -115,7 +128,8 @@ class Generation:
         if self.best is None or certificate.total > self.best.total:
             self.best = certificate
             self.center = duals
-            self.tell(Certified(self.bound_class, certificate))
+            if self.pool.most_passes == 1:
+                self.tell(Certified(self.bound_class, certificate))
         return sum(
             self.add(kind, entry.jobs)
             for (kind, _), entry in zip(self.pricer.cells, priced, strict=True)
@@ -132,6 +146,8 @@ class Packing:
     deadline: float
     seed: int
     tell: Tell
+    most_passes: int = 1
+    """Most passes of a job in a cycle."""
     columns: Generation = field(init=False)
     realiser: Realiser = field(init=False)
     best: Plan | None = None
@@ -142,10 +158,12 @@ class Packing:
     """Columns of the best plan, as far as they are columns."""
 
     def __post_init__(self) -> None:
+        is_common = self.most_passes == 1
+        bound_class = BoundClass.COMMON_CYCLE if is_common else BoundClass.UNIVERSAL
         self.columns = Generation.of(
-            self.problem, self.objective, BoundClass.COMMON_CYCLE, self.tell
+            self.problem, self.objective, bound_class, self.tell, self.most_passes
         )
-        self.realiser = Realiser(self.objective, self._sharpen)
+        self.realiser = Realiser(self.objective, self._sharpen, self.most_passes)
 
     @property
     def left_s(self) -> float:
@@ -168,7 +186,7 @@ class Packing:
         self.best, self.best_value = plan, value_of(self.problem, plan, self.objective)
 
     def is_proven(self) -> bool:
-        """Whether the best plan meets the bound."""
+        """Whether the best plan meets the bound: nothing these columns make is better."""
         bound = self.columns.best
         if bound is None or self.best_value is None:
             return False

@@ -11,6 +11,7 @@ from solver.bounds import BoundClass, cycle_floor_ticks, cycle_limit_ticks, may_
 from solver.objective import Objective, column_cost
 from solver.placement.kinds import GroupKind
 from solver.placement.pairs import Flags
+from solver.placement.passes import pass_counts
 from solver.problem import Group, Job, Problem
 
 
@@ -36,6 +37,9 @@ class ColumnPool:
     bound_class: BoundClass
     impossible: Flags
     """Pairs of jobs that may share no group."""
+    most_passes: int = 1
+    """Most passes of a job in a cycle; above 1 sets need load and chain for some numbers of
+    passes, whatever the class."""
     theta: int = 0
     columns: list[Column] = field(default_factory=list)
     known: dict[tuple[int, tuple[int, ...]], int | None] = field(default_factory=dict)
@@ -51,9 +55,7 @@ class ColumnPool:
         if (kind, indices) in self.known:
             return None
         members = tuple(self.problem.jobs[index] for index in indices)
-        if self._has_impossible_pair(indices) or not fits(
-            self.kinds[kind].example, members, self.bound_class
-        ):
+        if self._has_impossible_pair(indices) or not self._fits(kind, members):
             self.known[kind, indices] = None
             return None
         self.known[kind, indices] = len(self.columns)
@@ -85,16 +87,14 @@ class ColumnPool:
 
     def add_all(self, most: int) -> bool:
         """Add every set there is; whether there are no more than `most`, else some are missing."""
-        for kind, group_kind in enumerate(self.kinds):
+        for kind in range(len(self.kinds)):
             stack: list[tuple[int, tuple[int, ...]]] = [(0, ())]
             while stack:
                 first, chosen = stack.pop()
                 for index in range(first, len(self.problem.jobs)):
                     wider = (*chosen, index)
                     members = tuple(self.problem.jobs[at] for at in wider)
-                    if self._has_impossible_pair(wider) or not fits(
-                        group_kind.example, members, self.bound_class
-                    ):
+                    if self._has_impossible_pair(wider) or not self._fits(kind, members):
                         continue
                     self.add(kind, wider)
                     if len(self.columns) > most:
@@ -104,6 +104,11 @@ class ColumnPool:
 
     def _has_impossible_pair(self, indices: tuple[int, ...]) -> bool:
         return bool(self.impossible[np.ix_(indices, indices)].any())
+
+    def _fits(self, kind: int, members: tuple[Job, ...]) -> bool:
+        if not fits(self.kinds[kind].example, members, self.bound_class):
+            return False
+        return self.most_passes == 1 or any(pass_counts(members, self.most_passes))
 
     def _cost(self, kind: int, members: tuple[Job, ...]) -> int:
         price = self.kinds[kind].example.price

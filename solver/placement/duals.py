@@ -35,10 +35,18 @@ class Pricer:
     """Pairs of jobs that are in no set; none where the class is universal."""
 
     @classmethod
-    def of(cls, problem: Problem, objective: Objective, bound_class: BoundClass) -> Pricer:
-        """Cut the sets of jobs of a problem into cells."""
+    def of(
+        cls,
+        problem: Problem,
+        objective: Objective,
+        bound_class: BoundClass,
+        impossible: Flags | None = None,
+    ) -> Pricer:
+        """Cut the sets of jobs of a problem into cells; None: the class tells impossible pairs."""
         kinds = group_kinds(problem)
-        if bound_class is BoundClass.UNIVERSAL:
+        if impossible is not None:
+            pass
+        elif bound_class is BoundClass.UNIVERSAL:
             impossible = np.zeros((len(problem.jobs), len(problem.jobs)), np.bool_)
         else:
             impossible = impossible_pairs(problem)

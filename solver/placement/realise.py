@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 from solver.bounds import cycle_floor_ticks, cycle_limit_ticks
 from solver.objective import Objective
 from solver.placement.kinds import GroupKind
+from solver.placement.passes import repeated_timeline
 from solver.plan import Plan, Timeline
 from solver.problem import Job, Problem
 from solver.timeline import greedy_timeline, plan_of
@@ -37,6 +38,8 @@ class Realiser:
 
     objective: Objective
     sharpen: Sharpen
+    most_passes: int = 1
+    """Most passes of a job in a cycle."""
     known: dict[tuple[str, ...], Realised] = field(default_factory=dict)
 
     def timeline(self, group: str, jobs: tuple[Job, ...]) -> Realised:
@@ -49,6 +52,8 @@ class Realiser:
     def _realise(self, group: str, jobs: tuple[Job, ...]) -> Realised:
         built = greedy_timeline(group, jobs)
         floor, limit = cycle_floor_ticks(jobs), cycle_limit_ticks(jobs)
+        if self.most_passes > 1 and built.cycle_ticks > limit:
+            return Realised(repeated_timeline(group, jobs, self.most_passes), floor)
         is_length_free = self.objective in {Objective.GROUPS, Objective.COST}
         if built.cycle_ticks == floor or (is_length_free and built.cycle_ticks <= limit):
             return Realised(built, floor)
