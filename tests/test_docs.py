@@ -62,11 +62,8 @@ def test_relative_links_resolve(page):
 
 
 def test_files_it_names_exist():
-    named = {
-        name
-        for page in PAGES
-        for name in re.findall(r"\b((?:examples|benchmarks)/[\w/-]+\.(?:py|yaml|json))", text(page))
-    }
+    pattern = r"\b((?:examples|benchmarks)/[\w/-]+\.(?:py|yaml|json|ipynb))"
+    named = {name for page in PAGES for name in re.findall(pattern, text(page))}
     assert {name for name in named if not (ROOT / name).exists()} == set()
 
 

@@ -35,6 +35,7 @@ from plexrl.runtime.configuration import Settings, read
 from plexrl.runtime.driver import NO_ITERATION, attach_options
 from plexrl.runtime.messages import CommittedModel, Submission, Trace, pack, unpack
 from plexrl.runtime.plugin import PLUGIN_NAME, PlexRLScheduler
+from plexrl.runtime.progress import Show, shower
 from plexrl.runtime.rollout_engines import check_rollout_engines
 from plexrl.runtime.starts import check_start_in_cluster
 from plexrl.runtime.tracking import check_tracking
@@ -45,6 +46,8 @@ WAIT_S = 5.0
 """Seconds the scheduler may take to answer one wait: longer ones are asked for again, so that a
 scheduler that died is noticed."""
 
+LOOK_S = 0.5
+"""Seconds between looks of `Run.progress`, as the pages have it."""
 
 SAMPLES_WAIT_S = 60.0
 """Seconds a worker without a group may take to read the samples of an iteration."""
@@ -80,11 +83,27 @@ class Run:
         TimeoutError
             It did not end in time; the message says what it waits for.
         """
+        return self._wait(timeout_s, WAIT_S, lambda _status: None)
+
+    def progress(self, timeout_s: float | None = None) -> JobStatus:
+        """Wait as `wait` does, and show how far the job is.
+
+        In a notebook it is a table that changes, in a terminal one line, elsewhere ten lines.
+
+        Raises
+        ------
+        TimeoutError
+            It did not end in time; the message says what it waits for.
+        """
+        return self._wait(timeout_s, LOOK_S, shower())
+
+    def _wait(self, timeout_s: float | None, every_s: float, show: Show) -> JobStatus:
         deadline = None if timeout_s is None else time.monotonic() + timeout_s
         while True:
-            left_s = WAIT_S if deadline is None else min(WAIT_S, deadline - time.monotonic())
+            left_s = every_s if deadline is None else min(every_s, deadline - time.monotonic())
             answer = self._cluster.call(messages.WAIT, job=self.name, timeout_s=max(0.0, left_s))
             status = self._of(cast("ClusterStatus", answer))
+            show(status)
             if status.state.is_terminal:
                 return status
             if left_s <= 0:
@@ -239,7 +258,7 @@ class Run:
     def _ask(self, handler: str, **kwargs: object) -> str:
         return str(self._cluster.call(handler, job=self.name, **kwargs))
 
-    def graph(self, path: str | Path | None = None) -> Path:
+    def graph(self, path: str | Path | None = None) -> notebook.Picture:
         """Draw the graph of an iteration; of one that depends on data, its first part.
 
         Parameters
@@ -249,15 +268,16 @@ class Run:
 
         Returns
         -------
-        Path
-            The file.
+        Picture
+            Its ``path`` is the file; in a notebook it shows itself.
         """
         if self._spec is None:
             raise JobError(
                 f"job {self.name!r} was submitted by another client; draw it where its spec is"
             )
         target = Path(f"{self.name}-graph.svg") if path is None else path
-        return draw(nodes_of(first_step(self._spec)), target, f"One iteration of {self.name}")
+        title = f"One iteration of {self.name}"
+        return notebook.Picture(draw(nodes_of(first_step(self._spec)), target, title))
 
 
 class Cluster:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from plexrl.core.status import ClusterStatus, JobStatus
@@ -20,7 +22,7 @@ def cluster_html(status: ClusterStatus) -> str:
             text(f"{group.holder} {group.function}" if group.holder else "nobody"),
             str(group.num_waiting),
             nbytes(group.host_used_bytes),
-            f'<span class="bad">{text(group.warning)}</span>' if group.warning else "",
+            f'<span class="bad">{text(group.warning)}</span>' + text(group.draining),
         ]
         for group in status.groups
     ]
@@ -78,6 +80,17 @@ class PlanJson(dict[str, Any]):
 
     def _repr_html_(self) -> str:
         return plan_html(self)
+
+
+@dataclass(frozen=True, slots=True)
+class Picture:
+    """A picture in a file that shows itself in a notebook."""
+
+    path: Path
+    """``.svg`` or ``.html``."""
+
+    def _repr_html_(self) -> str:
+        return self.path.read_text(encoding="utf-8")
 
 
 def _job_row(job: JobStatus) -> list[str]:

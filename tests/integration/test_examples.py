@@ -40,8 +40,9 @@ def test_a_plain_loop_without_plexrl_ends_with_the_same_weights(cluster, small_j
 def test_the_graph_of_a_run_is_drawn(cluster, small_job, tmp_path):
     run = cluster.submit(small_job("drawn", iterations=1))
     run.result(TIMEOUT_S)
-    path = run.graph(tmp_path / "graph.svg")
-    text = path.read_text(encoding="utf-8")
+    picture = run.graph(tmp_path / "graph.svg")
+    text = picture.path.read_text(encoding="utf-8")
+    assert picture._repr_html_() == text
     assert text.startswith("<svg")
     assert "rollout" in text
     assert "train" in text
