@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import html
+import math
 from collections.abc import Iterable, Sequence
 
 STYLE = """
@@ -18,7 +19,7 @@ STYLE = """
 .px td.wide { white-space: normal; min-width: 10em; max-width: 30em; }
 .px td.num, .px th.num { text-align: right; }
 .px .dim { color: #6e7781; } .px .bad { color: #c1121f; font-weight: 600; }
-.px .good { color: #1a7f37; }
+.px .good { color: #1a7f37; } .px .warn { color: #9a6700; font-weight: 600; }
 .px .figures { display: flex; flex-wrap: wrap; gap: 10px 34px; margin: 8px 0 10px; }
 .px .figures b { display: block; font-size: 21px; font-weight: 600; }
 .px .figures span { color: #57606a; }
@@ -83,6 +84,17 @@ def track(share: float, colour: str) -> str:
     """A bar filled to a share between 0 and 1."""
     width = 100 * min(1.0, max(0.0, share))
     return f'<span class="track"><i style="width:{width:.0f}%;background:{colour}"></i></span>'
+
+
+def off(ratio: float) -> str:
+    """A bar from the middle: to the left below 1, to the right above; at most half or twice."""
+    reach = 45 * min(1.0, abs(math.log2(ratio))) if ratio > 0 else 45.0
+    left = 45.0 if ratio >= 1 else 45.0 - reach
+    colour = "#1a7f37" if reach < 45 * math.log2(1.25) else "#d55e00"
+    return (
+        f'<span class="track"><i style="margin-left:{left:.0f}px;width:{max(reach, 1.5):.0f}px;'
+        f'background:{colour}"></i></span>'
+    )
 
 
 def dot(colour: str) -> str:

@@ -51,6 +51,20 @@ class Manifest:
 
 
 @dataclass(frozen=True, slots=True)
+class StoreUse:
+    """What a group has in the store, and what went wrong there since the start."""
+
+    num_bytes: int = 0
+    """Of the versions in it that the group has used."""
+    num_damaged: int = 0
+    """Versions that were read and did not match their checksums; they were set aside."""
+    num_failed_writes: int = 0
+    """Attempts at a write that failed; each was repeated."""
+    error: str = ""
+    """Last failure of the background threads that no success has followed; empty if none."""
+
+
+@dataclass(frozen=True, slots=True)
 class Traffic:
     """Count, bytes and seconds of state movements between two tiers since the start."""
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from plexrl.core.states import Traffic
+from plexrl.core.states import StoreUse, Traffic
 
 
 class JobState(StrEnum):
@@ -67,6 +67,13 @@ class JobStatus:
         """What it waits for and what was asked of it, in one line."""
         return "; ".join(text for text in (self.asked, self.waits_for) if text)
 
+    @property
+    def left_s(self) -> float | None:
+        """Seconds until it ends, at the pace so far; None if it ended or has no pace yet."""
+        if self.state.is_terminal or self.iteration_s is None:
+            return None
+        return max(0, self.iterations - self.iteration) * self.iteration_s
+
 
 @dataclass(frozen=True, slots=True)
 class GroupStatus:
@@ -91,10 +98,14 @@ class GroupStatus:
     """Tier → states (``job/model@version``) in it."""
     engine_pid: int | None = None
     num_engine_starts: int = 0
-    warning: str = ""
-    """A trouble that goes on, e.g. the last failed write to the store; empty if none."""
+    store: StoreUse = field(default_factory=StoreUse)
     draining: str = ""
     """Why no job may begin an iteration here; empty if jobs may."""
+
+    @property
+    def warning(self) -> str:
+        """A trouble that goes on, e.g. the last failed write to the store; empty if none."""
+        return self.store.error
 
 
 @dataclass(frozen=True, slots=True)

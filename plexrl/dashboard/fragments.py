@@ -10,8 +10,10 @@ from plexrl.dashboard.tally import Tally
 from plexrl.dashboard.views.jobs import JobLine, headline, job_lines
 from plexrl.dashboard.views.plan import (
     CycleLine,
+    PlanSummary,
     SolveLine,
     cycle_lines,
+    median_ratio,
     plan_summary,
     solve_lines,
 )
@@ -31,6 +33,7 @@ from plexrl.markup import (
     figures,
     nbytes,
     number,
+    off,
     page,
     seconds,
     spark,
@@ -47,6 +50,15 @@ _HELD = (
     "An LLM function that waits for its group shows as no-worker on Dask's own pages: the "
     "scheduler holds it back until it has its lease. “waits for” says what each job waits for."
 )
+
+_STATE_CLASS = {
+    JobState.STARTING: "dim",
+    JobState.RUNNING: "good",
+    JobState.PAUSED: "warn",
+    JobState.FINISHED: "dim",
+    JobState.FAILED: "bad",
+    JobState.CANCELLED: "dim",
+}
 
 _JOB_HEADERS = (
     "job",
@@ -88,7 +100,7 @@ def jobs_page(
     colours = colours_of(status)
     rows = [_job_row(line, colours[line.name], curves.get(line.name, ())) for line in lines]
     return page(
-        title("Jobs", headline(status, lines)),
+        title("Jobs", headline(status, tally)),
         table(_JOB_HEADERS, rows),
         f"<p style='margin-top:10px'>{text(_HELD)} Slowdown is an estimate: the mean iteration "
         "over the same without waits for a group and swaps.</p>",
@@ -104,8 +116,8 @@ def _job_row(line: JobLine, colour: str, curve: Sequence[float]) -> list[str]:
     slow = number(line.slowdown)
     return [
         dot(colour) + text(line.name),
-        f'<span class="{"bad" if is_bad else "dim"}">{text(line.state)}</span>',
-        text(line.group),
+        f'<span class="{_STATE_CLASS[line.state]}">{text(line.state)}</span>',
+        text(line.group).replace("+", " + "),
         f"{track(share, colour)}{line.iteration}/{line.iterations}",
         number(line.iteration_s),
         reward,
@@ -138,14 +150,16 @@ def state_page(status: ClusterStatus, tally: Tally, number_: int = 0) -> str:
         for r in residencies(groups)
     ]
     used = sum(group.host_used_bytes for group in status.groups)
-    told = f"groups: {len(status.groups)}, {nbytes(used)} of states in host memory"
+    stored = sum(group.store.num_bytes for group in status.groups)
+    told = (
+        f"groups: {len(status.groups)}, {nbytes(used)} of states in host memory, "
+        f"{nbytes(stored)} in the store"
+    )
     return page(
         title("State", told),
         _health(health(status, tally)),
-        "<h3>Host memory</h3>",
-        table(
-            ("group", "used", "#budget", "#engine process", "#engine starts", "~trouble"), memory
-        ),
+        "<h3>Groups</h3>",
+        table(_MEMORY_HEADERS, memory),
         "<h3>Movements between tiers, all groups</h3>",
         table(("from → to", "#moves", "#bytes", "#time", "#speed"), moves),
         "<h3>Residency</h3>",
@@ -153,6 +167,15 @@ def state_page(status: ClusterStatus, tally: Tally, number_: int = 0) -> str:
     )
 
 
+_MEMORY_HEADERS = (
+    "group",
+    "host memory used",
+    "#budget",
+    "#in the store",
+    "#engine process",
+    "#engine starts",
+    "~trouble",
+)
 _TIERS = ("device", "host", "store")
 
 
@@ -173,9 +196,14 @@ def _memory_row(line: MemoryLine) -> list[str]:
         text(line.group),
         track(share, "#0072b2") + nbytes(line.used_bytes),
         nbytes(line.budget_bytes),
+        nbytes(line.store_bytes),
         "–" if line.engine_pid is None else str(line.engine_pid),
         str(line.num_engine_starts),
-        f'<span class="bad">{text(line.warning)}</span>' if line.warning else "",
+        "; ".join(
+            f'<span class="{kind}">{text(told)}</span>'
+            for kind, told in (("bad", line.warning), ("warn", line.draining))
+            if told
+        ),
     ]
 
 
@@ -185,6 +213,8 @@ def _health(found: Health) -> str:
         ("leases that failed", found.num_failed_leases),
         ("leases lost with a worker", found.num_lost_leases),
         ("engine restarts", found.num_engine_restarts),
+        ("damaged versions", found.num_damaged),
+        ("failed writes to the store", found.num_failed_writes),
         ("groups with a trouble", found.num_warnings),
     )
     word = (
@@ -198,31 +228,50 @@ def _health(found: Health) -> str:
 def plan_page(status: ClusterStatus, plan_json: Mapping[str, object]) -> str:
     """The page of the plan."""
     plan = plan_summary(status)
-    told = f"last solved because: {plan.reason}" if plan.reason else "no plan yet"
-    verified = "yes" if plan.is_verified else "no"
-    entries = (
+    cycles = cycle_lines(plan_json)
+    typical = median_ratio(cycles)
+    off_by = (
+        "no iteration of a planned job has ended under it yet"
+        if typical is None
+        else f"cycles of the median job take {typical:.2f} times what was predicted"
+    )
+    return page(
+        title("Plan", f"last solved because: {plan.reason}" if plan.reason else "no plan yet"),
+        figures(_plan_figures(plan)),
+        "<h3>Predicted against actual, plan in force</h3>",
+        f"<p>{text(off_by)}</p>",
+        table(
+            ("job", "#predicted cycle s", "#actual mean s", "actual ÷ predicted", "#iterations"),
+            [_cycle_row(line) for line in cycles],
+        ),
+        "<h3>Solves, newest first</h3>",
+        table(_SOLVE_HEADERS, [_solve_row(line) for line in solve_lines(plan_json)]),
+    )
+
+
+_SOLVE_HEADERS = (
+    "#number",
+    "~reason",
+    "status",
+    "#cycle s",
+    "#bound s",
+    "#actual ÷ predicted",
+    "#took s",
+    "verified",
+    "#at s",
+)
+
+
+def _plan_figures(plan: PlanSummary) -> tuple[tuple[str, str], ...]:
+    return (
         (plan.status, "status"),
         (seconds(plan.objective_s), "cycle (objective)"),
         (seconds(plan.bound_s), f"proven bound ({plan.bound_class or 'none'})"),
         ("–" if plan.gap is None else f"{plan.gap:.1%}", "gap"),
         (seconds(plan.age_s), "age"),
-        (verified, "verified"),
+        ("yes" if plan.is_verified else "no", "verified"),
         (str(plan.num_solves), "solves"),
-    )
-    solves = [_solve_row(line) for line in solve_lines(plan_json)]
-    return page(
-        title("Plan", told),
-        figures(entries),
-        "<h3>Predicted against actual, plan in force</h3>",
-        table(
-            ("job", "#predicted cycle s", "#actual mean s", "#actual ÷ predicted", "#iterations"),
-            [_cycle_row(line) for line in cycle_lines(plan_json)],
-        ),
-        "<h3>Solves, newest first</h3>",
-        table(
-            ("#", "~reason", "status", "#cycle s", "#bound s", "#took s", "verified", "#at s"),
-            solves,
-        ),
+        (str(plan.num_moves), "moves"),
     )
 
 
@@ -233,6 +282,7 @@ def _solve_row(line: SolveLine) -> list[str]:
         text(line.status),
         number(line.objective_s, 3),
         number(line.bound_s, 3),
+        number(line.ratio),
         number(line.seconds),
         "yes" if line.is_verified else '<span class="bad">no</span>',
         number(line.adopted_s, 1),
@@ -244,7 +294,7 @@ def _cycle_row(line: CycleLine) -> list[str]:
         text(line.job),
         number(line.predicted_s, 3),
         number(line.actual_s, 3),
-        number(line.ratio),
+        "–" if line.ratio is None else off(line.ratio) + number(line.ratio),
         str(line.num_iterations),
     ]
 

@@ -83,31 +83,45 @@ def _staleness(tally: object) -> float | None:
     return None if found is None else float(found)
 
 
-def _group_families(groups: tuple[GroupStatus, ...]) -> Iterator[Family]:
-    def each(values: Callable[[GroupStatus], float]) -> tuple[tuple[Labels, float], ...]:
-        return tuple(({"group": group.name}, float(values(group))) for group in groups)
-
-    yield Family("plexrl_group_busy_seconds", "Seconds of leases", each(lambda g: g.busy_s), True)
-    yield Family(
-        "plexrl_group_lease_held_seconds",
+_GROUP_COLUMNS: tuple[tuple[str, str, Callable[[GroupStatus], float], bool], ...] = (
+    ("busy_seconds", "Seconds of leases", lambda g: g.busy_s, True),
+    (
+        "lease_held_seconds",
         "Seconds the present lease has lasted; 0 while idle",
-        each(lambda g: g.held_for_s if g.holder else 0.0),
-    )
-    yield Family("plexrl_group_waiting", "Ready functions waiting", each(lambda g: g.num_waiting))
-    yield Family(
-        "plexrl_group_host_used_bytes", "Host memory in use", each(lambda g: g.host_used_bytes)
-    )
-    yield Family(
-        "plexrl_group_host_budget_bytes", "Host memory allowed", each(lambda g: g.host_budget_bytes)
-    )
-    yield Family(
-        "plexrl_group_engine_starts", "Engine starts", each(lambda g: g.num_engine_starts), True
-    )
-    yield Family(
-        "plexrl_group_trouble",
+        lambda g: g.held_for_s if g.holder else 0.0,
+        False,
+    ),
+    ("waiting", "Ready functions waiting", lambda g: g.num_waiting, False),
+    ("host_used_bytes", "Host memory in use", lambda g: g.host_used_bytes, False),
+    ("host_budget_bytes", "Host memory allowed", lambda g: g.host_budget_bytes, False),
+    ("store_bytes", "Its states in the store", lambda g: g.store.num_bytes, False),
+    (
+        "store_failed_writes",
+        "Writes to the store that failed and were repeated",
+        lambda g: g.store.num_failed_writes,
+        True,
+    ),
+    (
+        "damaged_versions",
+        "Versions in the store that did not match their checksums",
+        lambda g: g.store.num_damaged,
+        True,
+    ),
+    ("engine_starts", "Engine starts", lambda g: g.num_engine_starts, True),
+    (
+        "trouble",
         "1 while a trouble goes on, such as a failed write to the store",
-        each(lambda g: bool(g.warning)),
-    )
+        lambda g: bool(g.warning),
+        False,
+    ),
+)
+"""Name, meaning, value of a group, and whether it only grows."""
+
+
+def _group_families(groups: tuple[GroupStatus, ...]) -> Iterator[Family]:
+    for name, told, value, is_counter in _GROUP_COLUMNS:
+        values = tuple(({"group": group.name}, float(value(group))) for group in groups)
+        yield Family(f"plexrl_group_{name}", told, values, is_counter)
     for name, told in (
         ("num_moves", "moves"),
         ("num_bytes", "bytes"),
@@ -135,6 +149,12 @@ def _plan_families(status: ClusterStatus) -> Iterator[Family]:
     ):
         yield Family(f"plexrl_plan_{name}", told, _one(value))
     yield Family("plexrl_plan_solves", "Solves so far", (({}, float(plan.num_solves)),), True)
+    yield Family(
+        "plexrl_plan_moves",
+        "Times a plan put a job on other groups",
+        (({}, float(plan.num_moves)),),
+        True,
+    )
 
 
 def _total_families(status: ClusterStatus, tally: Tally) -> Iterator[Family]:

@@ -26,6 +26,7 @@ def status_json(reading: Reading) -> dict[str, object]:
             {
                 **asdict(job),
                 "state": str(job.state),
+                "left_s": job.left_s,
                 "slowdown_estimate": slowdown(job, tally.jobs.get(job.name)),
             }
             for job in status.jobs

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from dataflow.calls import Trained
-from plexrl.core.states import Tier, Traffic
+from plexrl.core.states import StoreUse, Tier, Traffic
 from solver.trace import Outcome
 
 
@@ -21,8 +21,7 @@ class ServiceSnapshot:
     """Tier → states in it, as ``job/model@version``."""
     engine_pid: int | None = None
     num_engine_starts: int = 0
-    warning: str = ""
-    """A trouble that goes on: the last failed write to the store, say; empty if none."""
+    store: StoreUse = field(default_factory=StoreUse)
 
 
 @dataclass(frozen=True, slots=True)

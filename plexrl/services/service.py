@@ -478,7 +478,7 @@ class GroupService:
             resident={**self._states.resident(), Tier.DEVICE: on_device},
             engine_pid=self._models.engine_pid,
             num_engine_starts=self._models.num_engine_starts,
-            warning=self._states.last_error or "",
+            store=self._states.store_use(),
         )
 
     def close(self) -> None:

@@ -68,6 +68,7 @@ class HostTier:
         """Of the background threads; None again after the next success."""
         self.write_error: str | None = None
         """Why the last write failed; None if it did not."""
+        self.num_failed_writes = 0
         self.is_closed = False
         self.num_kept: dict[tuple[str, str], int] = {}
         """(job, model) → newest versions that stay reachable."""

@@ -16,7 +16,7 @@ from plexrl.core.residency import (
     Move,
     Residence,
 )
-from plexrl.core.states import Manifest, StateRef, Tier, Traffic
+from plexrl.core.states import Manifest, StateRef, StoreUse, Tier, Traffic
 from plexrl.errors import StateError, StoreError
 from plexrl.state.arena import Arena
 from plexrl.state.copies import Copies
@@ -274,7 +274,7 @@ class StateManager:
     def prefetch(self, ref: StateRef) -> None:
         """Have a version read to host in the background, if nothing used sooner must leave.
 
-        A hint: what goes wrong shows in `last_error`, and again when the version is fetched.
+        A hint: what goes wrong shows in `store_use`, and again when the version is fetched.
         """
         try:
             self._host.find(ref)
@@ -428,7 +428,13 @@ class StateManager:
         """Host memory for states."""
         return self._host.table.host_budget_bytes
 
-    @property
-    def last_error(self) -> str | None:
-        """Last failure of the background threads that no success has followed."""
-        return self._host.last_error
+    def store_use(self) -> StoreUse:
+        """What lies in the store, and what went wrong there."""
+        with self._host.condition:
+            stored = self._host.table.rows(lambda row: row.residence in IN_STORE)
+            return StoreUse(
+                num_bytes=sum(row.nbytes for row in stored),
+                num_damaged=self._store.num_damaged,
+                num_failed_writes=self._host.num_failed_writes,
+                error=self._host.last_error or "",
+            )

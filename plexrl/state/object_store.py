@@ -76,6 +76,8 @@ class ObjectStore:
         self._claims = Claims(self._bucket, holder, read_only=read_only)
         self._chunk_bytes = chunk_bytes
         self._executor = ThreadPoolExecutor(NUM_THREADS - 1, "plexrl-store")
+        self.num_damaged = 0
+        """Versions found damaged so far."""
 
     def __enter__(self) -> ObjectStore:
         return self
@@ -164,6 +166,7 @@ class ObjectStore:
             raise self._quarantine(ref, error) from error
 
     def _quarantine(self, ref: StateRef, damage: IntegrityError) -> StateError:
+        self.num_damaged += 1
         if self._read_only:
             return IntegrityError(f"{ref} in {self.root}: {damage}; use an older version")
         key = f"{_folder(ref)}/{ROOT_DOCUMENT}"

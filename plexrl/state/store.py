@@ -44,6 +44,9 @@ class Store(Protocol):
     What each method promises and raises is said at `plexrl.state.zarr_store.ZarrStore`.
     """
 
+    num_damaged: int
+    """Versions found damaged since it was opened."""
+
     @property
     def root(self) -> Path | str:
         """Where it lies, for messages."""

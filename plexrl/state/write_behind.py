@@ -104,6 +104,7 @@ class WriteBehind:
             row = host.table.get(ref)
             if row and row.residence is Residence.WRITING:
                 host.table.apply(ref, Move.WRITE_FAILED)
+            host.num_failed_writes += 1
             is_known = isinstance(error, StateError)
             host.write_error = str(error) if is_known else f"writing {ref} raised {error!r}"
             host.last_error = host.write_error

@@ -86,6 +86,8 @@ class ZarrStore:
         self._folder = StoreFolder(self._root, read_only=read_only, shared=shared, durable=durable)
         self._executor = ThreadPoolExecutor(NUM_THREADS - 1, "plexrl-store")
         self._changes = Lock()
+        self.num_damaged = 0
+        """Versions found damaged so far."""
 
     def __enter__(self) -> ZarrStore:
         return self
@@ -250,6 +252,7 @@ class ZarrStore:
                 raise self._quarantine(ref, error) from error
 
     def _quarantine(self, ref: StateRef, damage: IntegrityError) -> IntegrityError:
+        self.num_damaged += 1
         self._folder.check_there()
         folder = self._folder.version_folder(ref)
         if self._folder.read_only or not folder.exists():

@@ -15,6 +15,9 @@ ROWS_PER_PAGE = 32
 CURVE_POINTS = 40
 """Points of a reward curve: one for every two or three pixels."""
 
+NAMES_SHOWN = 6
+"""Jobs over their limit that the headline names: a line of text."""
+
 _ORDER = {
     JobState.FAILED: 0,
     JobState.RUNNING: 1,
@@ -85,9 +88,6 @@ def slowdown(job: JobStatus, tally: JobTally | None) -> float | None:
 
 def _line(job: JobStatus, tally: JobTally | None) -> JobLine:
     is_over = job.state.is_terminal
-    left_s = None
-    if not is_over and job.iteration_s is not None:
-        left_s = (job.iterations - job.iteration) * job.iteration_s
     return JobLine(
         name=job.name,
         state=job.state,
@@ -102,7 +102,7 @@ def _line(job: JobStatus, tally: JobTally | None) -> JobLine:
         staleness=None if tally is None else tally.staleness,
         phase=job.phase if not is_over else "",
         waits_for=job.waiting if not is_over else "",
-        left_s=left_s,
+        left_s=job.left_s,
         error=job.error.strip().splitlines()[0] if job.error.strip() else "",
     )
 
@@ -116,12 +116,19 @@ def reward_curve(iterations: Sequence[IterationRecord]) -> tuple[float, ...]:
     return tuple(value for value in values if value is not None)
 
 
-def headline(status: ClusterStatus, lines: Sequence[JobLine]) -> str:
-    """The page in one sentence."""
+def headline(status: ClusterStatus, tally: Tally) -> str:
+    """All jobs in one sentence."""
     counts = dict.fromkeys(JobState, 0)
     for job in status.jobs:
         counts[job.state] += 1
     told = [f"{count} {state}" for state, count in counts.items() if count]
-    over = [line.name for line in lines if line.is_over_limit]
+    over = [
+        job.name
+        for job in status.jobs
+        if (slow := slowdown(job, tally.jobs.get(job.name))) and slow > job.slowdown_limit
+    ]
     text = f"{len(status.jobs)} jobs: {', '.join(told)}" if told else "no jobs yet"
-    return f"{text} · over their slowdown limit: {', '.join(over)}" if over else text
+    if not over:
+        return text
+    others = f" and {len(over) - NAMES_SHOWN} more" if len(over) > NAMES_SHOWN else ""
+    return f"{text} · over their slowdown limit: {', '.join(over[:NAMES_SHOWN])}{others}"

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from statistics import median
+from typing import Any
 
 from plexrl.core.status import ClusterStatus
 
@@ -27,6 +29,8 @@ class PlanSummary:
     is_verified: bool
     age_s: float | None
     num_solves: int
+    num_moves: int
+    """Times a plan put a job on other groups."""
     reason: str
 
 
@@ -42,6 +46,8 @@ class SolveLine:
     seconds: float
     is_verified: bool
     adopted_s: float
+    ratio: float | None
+    """Median of its jobs' actual over predicted cycles; None until one is known."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +82,7 @@ def plan_summary(status: ClusterStatus) -> PlanSummary:
         is_verified=plan.is_verified,
         age_s=None if plan.adopted_s is None else max(0.0, status.now_s - plan.adopted_s),
         num_solves=plan.num_solves,
+        num_moves=plan.num_moves,
         reason=plan.reason,
     )
 
@@ -94,6 +101,7 @@ def solve_lines(plan_json: Mapping[str, object]) -> list[SolveLine]:
             seconds=float(row["seconds"]),
             is_verified=bool(row["verified"]),
             adopted_s=float(row["adopted_s"]),
+            ratio=median_ratio(_cycles(row)),
         )
         for row in reversed(rows)
     ]
@@ -102,9 +110,16 @@ def solve_lines(plan_json: Mapping[str, object]) -> list[SolveLine]:
 def cycle_lines(plan_json: Mapping[str, object]) -> list[CycleLine]:
     """Predicted against actual cycles of the jobs under the plan in force."""
     in_force = plan_json.get("in_force")
-    cycles = in_force.get("cycles") if isinstance(in_force, Mapping) else None
-    if not isinstance(cycles, Mapping):
-        return []
+    return _cycles(in_force)[:CYCLES_SHOWN] if isinstance(in_force, Mapping) else []
+
+
+def median_ratio(lines: Iterable[CycleLine]) -> float | None:
+    """Median of actual over predicted; None where no job has both."""
+    known = [line.ratio for line in lines if line.ratio is not None]
+    return median(known) if known else None
+
+
+def _cycles(solve: Mapping[str, Any]) -> list[CycleLine]:
     return [
         CycleLine(
             job=str(job),
@@ -112,5 +127,5 @@ def cycle_lines(plan_json: Mapping[str, object]) -> list[CycleLine]:
             actual_s=cycle["actual"]["mean_s"],
             num_iterations=int(cycle["actual"]["iterations"]),
         )
-        for job, cycle in list(cycles.items())[:CYCLES_SHOWN]
+        for job, cycle in solve["cycles"].items()
     ]

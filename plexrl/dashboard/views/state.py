@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 
 from plexrl.core.states import Tier
 from plexrl.core.status import ClusterStatus, GroupStatus
@@ -26,7 +26,10 @@ class MemoryLine:
     budget_bytes: int
     engine_pid: int | None
     num_engine_starts: int
+    store_bytes: int
+    """Of its jobs' states in the store."""
     warning: str
+    draining: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,19 +66,17 @@ class Health:
     num_failed_leases: int
     num_lost_leases: int
     num_engine_restarts: int
+    num_damaged: int
+    """Versions read from the store that did not match their checksums."""
+    num_failed_writes: int
+    """Attempts to write to the store; each was repeated."""
     num_warnings: int
     """Groups with a trouble that goes on."""
 
     @property
     def is_good(self) -> bool:
         """Whether all are 0."""
-        return not (
-            self.num_plugin_errors
-            or self.num_failed_leases
-            or self.num_lost_leases
-            or self.num_engine_restarts
-            or self.num_warnings
-        )
+        return not any(astuple(self))
 
 
 def memory_lines(groups: Iterable[GroupStatus]) -> list[MemoryLine]:
@@ -87,7 +88,9 @@ def memory_lines(groups: Iterable[GroupStatus]) -> list[MemoryLine]:
             group.host_budget_bytes,
             group.engine_pid,
             group.num_engine_starts,
-            "; ".join(told for told in (group.warning, group.draining) if told),
+            group.store.num_bytes,
+            group.warning,
+            group.draining,
         )
         for group in groups
     ]
@@ -129,5 +132,7 @@ def health(status: ClusterStatus, tally: Tally) -> Health:
         num_failed_leases=tally.outcomes[Outcome.FAILED],
         num_lost_leases=tally.outcomes[Outcome.LOST],
         num_engine_restarts=sum(max(0, g.num_engine_starts - 1) for g in status.groups),
+        num_damaged=sum(group.store.num_damaged for group in status.groups),
+        num_failed_writes=sum(group.store.num_failed_writes for group in status.groups),
         num_warnings=sum(1 for group in status.groups if group.warning),
     )

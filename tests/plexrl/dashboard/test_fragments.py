@@ -3,6 +3,7 @@ from html.parser import HTMLParser
 
 import pytest
 
+from plexrl.core.states import StoreUse
 from plexrl.core.status import JobState
 from plexrl.dashboard import fragments
 from plexrl.dashboard.source import Cockpit
@@ -72,7 +73,7 @@ def test_what_users_wrote_is_escaped():
     source = MadeUp()
     evil = "<script>alert(1)</script>"
     source.jobs = (replace(source.jobs[0], state=JobState.FAILED, error=evil, name="job-0"),)
-    source.groups = (replace(source.groups[0], warning=evil),)
+    source.groups = (replace(source.groups[0], store=StoreUse(error=evil), draining=evil),)
     for text in (*pages(source).values(), cluster_html(source.status()), run_html(source.jobs[0])):
         assert "<script" not in text
 

@@ -2,6 +2,7 @@ from dataclasses import replace
 
 import pytest
 
+from plexrl.core.states import StoreUse
 from plexrl.core.status import JobState
 from plexrl.dashboard.source import Cockpit
 from plexrl.dashboard.tally import Tally
@@ -29,7 +30,23 @@ def test_a_job_over_its_limit_is_named_in_the_headline():
     reading = read(source)
     lines = jobs.job_lines(reading.status, reading.tally)
     assert lines[0].is_over_limit
-    assert "over their slowdown limit: job-0" in jobs.headline(reading.status, lines)
+    assert "over their slowdown limit: job-0" in jobs.headline(reading.status, reading.tally)
+
+
+def test_many_jobs_over_their_limits_are_counted():
+    source = MadeUp(num_groups=4, num_jobs=40)
+    source.jobs = tuple(replace(job, slowdown_limit=1.1) for job in source.jobs)
+    reading = read(source)
+    told = jobs.headline(reading.status, reading.tally)
+    assert told.endswith("job-5 and 34 more")
+
+
+def test_a_solve_says_how_far_its_prediction_was_off():
+    made = MadeUp().plan()
+    assert [line.ratio for line in plan.solve_lines(made)] == [pytest.approx(1.2)]
+    for cycle in made["history"][0]["cycles"].values():
+        cycle["actual"] = {"iterations": 0, "mean_s": None}
+    assert [line.ratio for line in plan.solve_lines(made)] == [None]
 
 
 def test_failed_jobs_come_first_and_say_why():
@@ -104,11 +121,14 @@ def test_no_saving_is_claimed_before_the_first_iteration():
 def test_health_counts_what_went_wrong():
     source = MadeUp()
     source.log.append(replace(lease(), outcome=Outcome.LOST))
-    source.groups = (replace(source.groups[0], warning="disk full", num_engine_starts=3),)
+    trouble = StoreUse(num_damaged=1, num_failed_writes=4, error="disk full")
+    source.groups = (replace(source.groups[0], store=trouble, num_engine_starts=3),)
     reading = read(source)
     found = state.health(reading.status, reading.tally)
     assert (found.num_lost_leases, found.num_engine_restarts, found.num_warnings) == (1, 2, 1)
+    assert (found.num_damaged, found.num_failed_writes) == (1, 4)
     assert not found.is_good
+    assert state.health(MadeUp().status(), read(MadeUp()).tally).is_good
 
 
 def test_residency_names_each_state_once_with_its_tiers():

@@ -203,6 +203,7 @@ def test_collecting_frees_old_and_damaged_versions_and_leaves_the_rest(backend, 
     spoil(backend, opened, bad)
     with pytest.raises(IntegrityError):
         read_back(opened, bad, states.layout.nbytes)
+    assert opened.num_damaged == 1
     found = opened.collect("job", 2)
     assert [ref.version for ref in found.versions] == [0]
     assert len(found.quarantined) == 1

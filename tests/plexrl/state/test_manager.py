@@ -241,7 +241,7 @@ def test_a_budget_that_can_never_do_is_refused_at_once_with_the_one_needed(
         open_manager(0).allocate(ref_of("a", 1), states.layout)
 
 
-def test_a_failed_write_is_repeated_and_seen(open_manager, make, held, store):
+def test_a_failed_write_is_repeated_and_seen(open_manager, make, held, store, states):
     manager = open_manager(2)
     held.may_write.clear()
     held.num_failures_left = 3
@@ -250,7 +250,9 @@ def test_a_failed_write_is_repeated_and_seen(open_manager, make, held, store):
     manager.wait_durable(ref_of("a", 0), 60)
     assert held.num_failures_left == 0
     assert store.versions("a", "actor") == (0,)
-    assert manager.last_error is None
+    told = manager.store_use()
+    assert (told.error, told.num_failed_writes) == ("", 3)
+    assert told.num_bytes == states.layout.nbytes
 
 
 def test_a_failed_write_keeps_the_state_dirty_and_visible(open_manager, make, held):
@@ -258,7 +260,7 @@ def test_a_failed_write_keeps_the_state_dirty_and_visible(open_manager, make, he
     held.num_failures_left = 1_000_000
     make(manager, ref_of("a", 0))
     held.wait_noted_failure()
-    assert "the disk is full" in manager.last_error
+    assert "the disk is full" in manager.store_use().error
     assert manager.resident()[Tier.STORE] == ()
     assert use(manager, ref_of("a", 0)) is Tier.HOST
     with pytest.raises(StoreError, match="a/actor@0 could not be written"):
@@ -312,7 +314,7 @@ def test_a_prefetch_never_drives_out_what_is_used_sooner(open_manager, make, hel
 def test_a_prefetch_of_nothing_is_a_hint_that_shows_as_error(open_manager):
     manager = open_manager(1)
     manager.prefetch(ref_of("a", 3))
-    assert "a/actor@3 is not in the store" in manager.last_error
+    assert "a/actor@3 is not in the store" in manager.store_use().error
 
 
 def test_a_damaged_version_is_not_handed_out_and_the_last_good_one_serves(
