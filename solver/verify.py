@@ -61,21 +61,16 @@ def _placement(problem: Problem, plan: Plan) -> Iterator[str]:
 
 def _served_alike(problem: Problem, plan: Plan) -> Iterator[str]:
     """Every op of a job must be served as often as its first, at least once, on its group only."""
-    wanted: dict[tuple[str | None, str, str], int] = {}
-    for member in problem.jobs:
-        home = plan.placement.get(member.id)
-        passes = sum(
-            timing.job == member.id and timing.op == member.ops[0].name
-            for timeline in plan.timelines
-            if timeline.group == home
-            for timing in timeline.timings
-        )
-        wanted |= {(home, member.id, op.name): max(passes, 1) for op in member.ops}
     given: Counter[tuple[str | None, str, str]] = Counter(
         (timeline.group, timing.job, timing.op)
         for timeline in plan.timelines
         for timing in timeline.timings
     )
+    wanted: dict[tuple[str | None, str, str], int] = {}
+    for member in problem.jobs:
+        home = plan.placement.get(member.id)
+        passes = given[home, member.id, member.ops[0].name]
+        wanted |= {(home, member.id, op.name): max(passes, 1) for op in member.ops}
     for group, job, op in sorted(wanted.keys() | given.keys(), key=str):
         count = given[group, job, op]
         if count != wanted.get((group, job, op), 0):
