@@ -3,6 +3,7 @@
 #   make test        every test, vLLM's too where it installs (VLLM=no leaves it out)
 #   make test-fast   all but those marked slow
 #   make lint        ruff, mypy, import contracts
+#   make docs        the documentation as a site, in site/
 #   make bench       the benchmarks, quick; `python -m benchmarks list` names them
 
 PYTHON ?= python3
@@ -21,7 +22,7 @@ VLLM ?= auto
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-fast lint bench install clean
+.PHONY: help demo test test-fast lint docs bench install clean
 .DELETE_ON_ERROR:
 
 help:
@@ -75,6 +76,10 @@ lint: $(STAMP)
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+
+docs: $(STAMP)
+	@$(PIP) install -e '.[docs]'
+	$(BIN)/python -m mkdocs build --strict
 
 bench: $(STAMP)
 	@for name in $$($(BIN)/python -m benchmarks list); do \

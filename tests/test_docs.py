@@ -2,16 +2,20 @@
 
 import logging.config
 import os
+import pkgutil
 import re
 import shlex
 import subprocess
 import sys
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
 import typer
 import yaml
 
+import plexrl
+import solver
 from plexrl.cli.building import build_job
 from plexrl.cli.jobfile import read_job_file
 from plexrl.cli.main import app
@@ -98,6 +102,54 @@ def test_yaml_is_a_job_a_configuration_or_plain(block, tmp_path):
 @pytest.mark.parametrize("block", blocks("python"))
 def test_python_is_valid(block):
     compile(block, "block", "exec")
+
+
+def test_the_reference_names_every_public_name_and_nothing_else():
+    for package in (plexrl, solver):
+        page = text(ROOT / "docs" / "reference" / f"{package.__name__}.md")
+        named = re.findall(rf"^::: {package.__name__}\.(\w+)$", page, re.MULTILINE)
+        assert sorted(named) == sorted(n for n in package.__all__ if not n.startswith("_"))
+
+
+@pytest.mark.parametrize(
+    "page", sorted((ROOT / "docs/reference").glob("*.md")), ids=lambda p: p.stem
+)
+def test_what_the_reference_shows_exists_and_says_what_it_is(page):
+    for name in re.findall(r"^::: (\S+)$", text(page), re.MULTILINE):
+        assert pkgutil.resolve_name(name).__doc__, name
+
+
+def test_every_page_stands_in_the_navigation_once():
+    settings = yaml.safe_load(text(ROOT / "mkdocs.yml"))
+    named = list(leaves(settings["nav"]))
+    assert sorted(named) == sorted(page.relative_to(ROOT / "docs").as_posix() for page in PAGES)
+
+
+def leaves(entry):
+    if isinstance(entry, str):
+        yield entry
+    else:
+        for child in entry.values() if isinstance(entry, dict) else entry:
+            yield from leaves(child)
+
+
+def test_the_picture_of_rooms_shows_the_rooms_there_are():
+    picture = text(ROOT / "docs" / "rooms.svg")
+    shown = set(re.findall(r"\w+", " ".join(re.findall(r">([^<]+)</text>", picture))))
+    rooms = {path.parent.name for path in (ROOT / "plexrl").glob("*/__init__.py")}
+    assert rooms <= shown
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(
+    not all(map(find_spec, ("mkdocs", "material", "mkdocstrings"))),
+    reason="needs the extra docs (pip install -e '.[docs]')",
+)
+def test_the_site_builds_without_a_warning(tmp_path):
+    command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--site-dir", str(tmp_path)]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert "bound_class" in text(tmp_path / "reference" / "solver" / "index.html")
 
 
 @pytest.mark.slow

@@ -74,12 +74,14 @@ class LocalCluster(Cluster):
         Keys and certificates of all connections, for example ``Security.temporary()``; by default
         what Dask's configuration says under ``distributed.comm.tls``.
 
+    Notes
+    -----
     What is None is taken from Dask's configuration (`plexrl.yaml`).
 
     Examples
     --------
     >>> with plexrl.LocalCluster(groups=1) as cluster:    # doctest: +SKIP
-    ...     run = cluster.submit(plexrl.grpo(model=folder, task="copy", iterations=40))
+    ...     run = cluster.submit(plexrl.grpo(model=folder, task="ascending", iterations=40))
     ...     run.result()
     """
 
