@@ -14,7 +14,7 @@ from rich.console import Console, RenderableType
 import solver
 from plexrl.cli.guarding import FAILED, guarded
 from plexrl.cli.planner_frontier import frontier
-from plexrl.cli.planner_profile import DEFAULT_LIMIT, problem_of_log
+from plexrl.cli.planner_profile import DEFAULT_LIMIT, problem_of_cluster, problem_of_log
 from plexrl.cli.planner_rehearsal import Noise, rehearse
 from plexrl.cli.planner_tables import (
     changes,
@@ -139,9 +139,12 @@ def explain(file: ProblemPath, is_json: Json = False) -> None:
 
 
 def profile(
-    log: Annotated[
-        Path,
-        typer.Argument(metavar="LOG", help="Output folder of a run, leases.parquet, or a CSV."),
+    source: Annotated[
+        str,
+        typer.Argument(
+            metavar="LOG|ADDRESS",
+            help="Output folder of a run, leases.parquet, a CSV, or a running cluster (tcp://…).",
+        ),
     ],
     output: Annotated[
         Path | None, typer.Option("--output", "-o", help="Write the problem file here.")
@@ -154,9 +157,13 @@ def profile(
     ] = 1.0,
     is_json: Json = False,
 ) -> None:
-    """Fit a problem file to the log of a run."""
+    """Fit a problem file to the log of a run, or to what runs on a cluster."""
     with guarded(Console(stderr=True), is_json=is_json):
-        problem = problem_of_log(log, slowdown_limit=limit, memory_gb=memory_gb)
+        problem = (
+            problem_of_cluster(source, slowdown_limit=limit, memory_gb=memory_gb)
+            if "://" in source
+            else problem_of_log(Path(source), slowdown_limit=limit, memory_gb=memory_gb)
+        )
         text = to_file(problem)
         if output is not None:
             _save(output, text)

@@ -1,4 +1,4 @@
-"""Fits a planning problem to the log of a run: our own, or a CSV of the same columns."""
+"""Fits a planning problem to what ran: a log of ours, a CSV of the same columns, a cluster."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ import pyarrow.csv as pa_csv
 import pyarrow.parquet as pq
 
 import solver
+from plexrl.cli.attached import attached
 from plexrl.errors import InputError
 from plexrl.planning.facts import PlannedJob
 from plexrl.planning.profiles import JobProfile, OpEstimate
@@ -41,10 +42,38 @@ def problem_of_log(path: Path, *, slowdown_limit: float, memory_gb: float) -> so
     InputError
         It cannot be read, lacks a column, or holds no whole iteration of a job.
     """
-    rows = _rows(path)
+    records = (_record(path, row) for row in _rows(path))
+    return _fitted(str(path), records, slowdown_limit, memory_gb)
+
+
+def problem_of_cluster(address: str, *, slowdown_limit: float, memory_gb: float) -> solver.Problem:
+    """Medians of the ops and waits that ran on a cluster so far, as a problem.
+
+    Parameters
+    ----------
+    address
+        Of its Dask scheduler, such as ``tcp://10.0.0.1:8786``.
+    slowdown_limit, memory_gb
+        As for a log.
+
+    Raises
+    ------
+    InputError
+        Nothing answers there, or no job has finished an iteration yet.
+    """
+    with attached(address) as cluster:
+        records = cluster.trace().leases
+    if not records:
+        raise InputError(f"{address} has run nothing yet; wait until jobs finished iterations")
+    return _fitted(address, records, slowdown_limit, memory_gb)
+
+
+def _fitted(
+    source: str, records: Iterable[LeaseRecord], slowdown_limit: float, memory_gb: float
+) -> solver.Problem:
     profiles: dict[str, JobProfile] = {}
     groups: dict[str, None] = {}
-    for record in sorted((_record(path, row) for row in rows), key=lambda lease: lease.ended_s):
+    for record in sorted(records, key=lambda lease: lease.ended_s):
         job = profiles.setdefault(record.job, JobProfile(PlannedJob(record.job)))
         job.observe(record)
         groups[record.group] = None
@@ -53,7 +82,7 @@ def problem_of_log(path: Path, *, slowdown_limit: float, memory_gb: float) -> so
         estimates = profile.estimates()
         if not estimates:
             raise InputError(
-                f"{path} holds no whole iteration of job {name!r}; give the log of a longer run"
+                f"{source} holds no whole iteration of job {name!r}; give the log of a longer run"
             )
         jobs.append(_job(name, estimates, slowdown_limit))
     try:
@@ -62,7 +91,7 @@ def problem_of_log(path: Path, *, slowdown_limit: float, memory_gb: float) -> so
             tuple(jobs),
         )
     except solver.ProblemError as error:
-        raise InputError(f"{path}: {error}") from error
+        raise InputError(f"{source}: {error}") from error
 
 
 def _job(name: str, estimates: Iterable[OpEstimate], slowdown_limit: float) -> solver.Job:

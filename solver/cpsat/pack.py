@@ -14,6 +14,7 @@ from solver.cpsat.master import IntegerAnswer, choose
 from solver.cpsat.pack_messages import PackRequest, Searched
 from solver.cpsat.packing import Generation, Packing, Tell
 from solver.objective import MILLION, Objective
+from solver.plan import Plan
 
 MAX_ENUMERATED = 20_000
 """Where there are no more sets than this all are columns, and the best choice is the optimum."""
@@ -22,7 +23,7 @@ MAX_ENUMERATED_JOBS = 24
 MAX_PRICES = 8
 """Prices per rate tried for `GPU_HOURS`; Dinkelbach's method rarely needs five."""
 COMMON_SHARE = 0.4
-"""Share of the time for common cycles where several passes are allowed too."""
+"""Share of the time for common cycles, where there are few jobs that may pass several times."""
 COLUMN_SHARE = 0.5
 """Share of the time that generating columns may take; what is left belongs to plans."""
 DIVE_SHARE = 0.8
@@ -45,27 +46,31 @@ def pack(request: PackRequest, deadline: float, tell: Tell) -> None:
     tell
         Told each better plan and bound.
     """
-    is_repeating = request.most_passes > 1
-    until = time.monotonic() + (deadline - time.monotonic()) * (COMMON_SHARE if is_repeating else 1)
-    packing = Packing(request.problem, request.objective, until, request.seed, tell)
-    if request.start is not None:
-        packing.take(request.start)
-    _pack_common(packing)
-    if is_repeating:
-        wide = Packing(
-            request.problem, request.objective, deadline, request.seed, tell, request.most_passes
-        )
-        if packing.best is not None:
-            wide.take(packing.best)
-        _pack_repeating(wide)
+    start = request.start
+    if request.most_passes > 1:
+        if len(request.problem.jobs) <= MAX_ENUMERATED_JOBS:
+            until = time.monotonic() + COMMON_SHARE * (deadline - time.monotonic())
+            start = _pack_common(_packing(request, start, until, tell, 1)).best
+        _pack_repeating(_packing(request, start, deadline, tell, request.most_passes))
+    else:
+        _pack_common(_packing(request, start, deadline, tell, 1))
 
 
-def _pack_common(packing: Packing) -> None:
+def _packing(
+    request: PackRequest, start: Plan | None, deadline: float, tell: Tell, most_passes: int
+) -> Packing:
+    packing = Packing(request.problem, request.objective, deadline, request.seed, tell, most_passes)
+    if start is not None:
+        packing.take(start)
+    return packing
+
+
+def _pack_common(packing: Packing) -> Packing:
     """Every job once in the cycle of its group."""
     is_complete = len(packing.problem.jobs) <= MAX_ENUMERATED_JOBS and _enumerate(packing)
     if packing.objective is Objective.GPU_HOURS:
         _lower_price(packing, is_complete=is_complete)
-        return
+        return packing
     packing.columns.run(_after(packing, COLUMN_SHARE), packing.is_proven)
     is_proven = packing.is_proven() or is_complete
     if not is_proven:
@@ -76,13 +81,16 @@ def _pack_common(packing: Packing) -> None:
         _dive_again(packing, _after(packing, DIVE_SHARE))
     if not packing.is_proven():
         _settle(packing, is_complete=is_complete)
+    return packing
 
 
 def _pack_repeating(packing: Packing) -> None:
-    """Some jobs more than once in a cycle; plans only, since their duals bound nothing."""
+    """Some jobs more than once in a cycle; their own duals bound nothing, universal ones do."""
     packing.columns.run(_after(packing, COLUMN_SHARE), packing.is_proven)
     if not packing.is_proven():
         dive(packing, _after(packing, FIRST_DIVE_SHARE))
+    _bound_any_schedule(packing)
+    if not packing.is_proven():
         _dive_again(packing, _after(packing, DIVE_SHARE))
         _settle(packing, is_complete=False)
 

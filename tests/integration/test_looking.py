@@ -1,4 +1,4 @@
-"""`plexrl status`, `plexrl top` and `plexrl trace` on a running cluster."""
+"""`plexrl status`, `top`, `trace` and `profile` on a running cluster."""
 
 import json
 
@@ -58,3 +58,22 @@ def test_trace_writes_a_file_for_perfetto(address, tmp_path):
     found = json.loads(path.read_text(encoding="utf-8"))["traceEvents"]
     slices = [event for event in found if event.get("cat") == "held" and event["pid"] == 1]
     assert len(slices) >= json.loads(done.stdout)["leases"] * 0.5
+
+
+def test_a_running_cluster_becomes_a_problem(cluster, address, small_job):
+    run = cluster.submit(small_job("profiled", iterations=4))
+    run.result(240)
+    done = invoke("profile", address, "--json", "--limit", "1.5")
+    assert done.exit_code == 0, done.output
+    told = json.loads(done.stdout)
+    job = next(job for job in told["jobs"] if job["id"] == "profiled")
+    assert job["slowdown_limit_permille"] == 1500
+    # Syncing happens once, before the loop.
+    ran = {lease.op for lease in cluster.trace().leases if lease.job == "profiled"}
+    assert {op["name"] for op in job["ops"]} == {op for op in ran if ".sync." not in op}
+
+
+def test_profile_of_an_address_where_nothing_answers_is_one_error():
+    done = invoke("profile", "tcp://127.0.0.1:9")
+    assert done.exit_code == 2
+    assert "no Dask scheduler answers" in done.output
