@@ -92,10 +92,9 @@ class RelocationTable:
         row = self._rows.get(job)
         return row is not None and row.step is not Step.ASKED
 
-    def is_off(self, job: str) -> bool:
-        """Whether a job is off its groups and has no other yet."""
-        row = self._rows.get(job)
-        return row is not None and row.step is Step.WAITING
+    def num_held_by(self, group: str) -> int:
+        """How many jobs that leave a group have states there that it has to write."""
+        return sum(group in row.holders for row in self._rows.values())
 
     def at(self, step: Step) -> tuple[Relocation, ...]:
         """Relocations at one step, in the order they were asked for."""

@@ -38,7 +38,7 @@ class JobStatus:
     name: str
     state: JobState
     group: str
-    """Group it is placed on; of several its home first, joined by ``+``."""
+    """Group it is placed on; of several its home first, joined by ``+``; empty without one."""
     iteration: int
     """Committed iterations."""
     iterations: int

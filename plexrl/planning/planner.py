@@ -10,7 +10,7 @@ Single-threaded and pure, but for `solve`, which blocks and is run in a thread b
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Container, Iterable, Iterator, Mapping
 from dataclasses import replace
 
 import solver
@@ -66,6 +66,8 @@ class Planner:
         self._closed: set[str] = set()
         """Groups that take no job."""
         self._placement: dict[str, Placement] = {}
+        self._left: dict[str, Placement] = {}
+        """Job that is off its groups → where it was."""
         self._wishes: dict[str, Placement] = {}
         """Job → where it shall go when it is placed again."""
         self._moved_at: dict[str, int] = {}
@@ -104,32 +106,38 @@ class Planner:
             if name != job.name
         }
         shares = busy_shares(entry for entry in self._estimated() if entry.name != job.name)
-        groups = self._open_groups(job, target)
+        groups = _open_groups(job, self._groups, self._closed, target)
         if target:
-            job = replace(job, pins={**job.pins, "train": target})
+            job = _at_home_on(job, target)
+        was = was or self._left.get(job.name)
+        has_lost = was is not None and not self._groups.keys() >= set(was.groups)
         wish = self._wishes.pop(job.name, None)
         if wish is not None and not target and {g.name for g in groups} >= set(wish.groups):
             placement = wish
-        elif was is None:
-            placement = place(job, groups, others, shares)
-        else:
+        elif was is not None and has_lost and not target:
             placement = replace_lost(job, was, groups, others, shares)
+        else:
+            placement = place(job, groups, others, shares)
         if job.name in self._jobs:
             self._placement[job.name] = placement
+            self._left.pop(job.name, None)
         return placement
 
-    def _open_groups(self, job: PlannedJob, target: str) -> list[GroupFacts]:
-        names = [target] if target else list(self._groups)
-        if self._groups and all(name in self._closed for name in names):
-            raise JobError(
-                f"job {job.name!r} cannot be placed: {', '.join(names)} draining, which takes no "
-                "job; undrain a group (plexrl undrain), or add one"
-            )
-        return [group for name, group in self._groups.items() if name not in self._closed]
+    def check_home(self, job: str, group: str) -> None:
+        """Check that a job can have its home on a group if no other job is in the way.
+
+        Raises
+        ------
+        JobError
+            Its arrangement, the groups it asks for or its size forbid it.
+        """
+        place(_at_home_on(self._jobs[job], group), self._groups.values(), {}, {})
 
     def unplace(self, name: str) -> None:
         """A job is off its group for now; its profile stays."""
-        if self._placement.pop(name, None) is not None:
+        was = self._placement.pop(name, None)
+        if was is not None:
+            self._left[name] = was
             self._triggers["job left"] = "job left its group"
 
     def rearrange(self, job: str, placement: Placement) -> None:
@@ -168,6 +176,7 @@ class Planner:
         if self._jobs.pop(name, None) is not None:
             del self._profiles[name]
             self._placement.pop(name, None)
+            self._left.pop(name, None)
             self._wishes.pop(name, None)
             self._moved_at.pop(name, None)
             self._triggers["job left"] = "job left"
@@ -382,6 +391,24 @@ def movable(
         if is_known and num_seen >= LEAST_ITERATIONS and entry.job.iterations is not None:
             found[entry.name] = max(entry.job.iterations - profile.newest - 1, 0)
     return found
+
+
+def _open_groups(
+    job: PlannedJob, groups: Mapping[str, GroupFacts], closed: Container[str], target: str
+) -> list[GroupFacts]:
+    """Groups that take jobs; raises JobError if none of those that come into question does."""
+    names = [target] if target else list(groups)
+    if groups and all(name in closed for name in names):
+        raise JobError(
+            f"job {job.name!r} cannot be placed: {', '.join(names)} draining, which takes no "
+            "job; undrain a group (plexrl undrain), or add one"
+        )
+    return [group for name, group in groups.items() if name not in closed]
+
+
+def _at_home_on(job: PlannedJob, group: str) -> PlannedJob:
+    """The job, told to train on a group."""
+    return replace(job, pins={**job.pins, "train": group})
 
 
 __all__ = [

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from itertools import chain
 
 from plexrl.core.jobs import JobEntry, JobTable
-from plexrl.core.relocations import RelocationTable
+from plexrl.core.relocations import Aim, Relocation, RelocationTable, Step
 from plexrl.core.status import ClusterStatus, GroupStatus, JobState, JobStatus, PlanStatus
 from plexrl.runtime.groups import GroupRow, GroupTable
 from plexrl.runtime.ledger import Ledger
@@ -69,7 +69,7 @@ def _job_status(
     return JobStatus(
         name=entry.facts.name,
         state=entry.state,
-        group=str(entry.placement),
+        group="" if _is_nowhere(entry, relocation) else str(entry.placement),
         iteration=entry.num_committed,
         iterations=entry.facts.iterations,
         phase=phase,
@@ -84,6 +84,13 @@ def _job_status(
         error=entry.error,
         asked="" if relocation is None else str(relocation),
     )
+
+
+def _is_nowhere(entry: JobEntry, relocation: Relocation | None) -> bool:
+    """Whether a job has no group: it rests, or waits for room."""
+    if relocation is None:
+        return entry.state is JobState.PAUSED
+    return relocation.step is Step.WAITING
 
 
 def _first_reward(iterations: Iterable[IterationRecord]) -> float | None:
@@ -101,12 +108,16 @@ def _phase(
     name = entry.facts.name
     if entry.state.is_terminal:
         return "", ""
-    if entry.state is JobState.PAUSED:
-        why = tables.relocations.why_resting(name)
+    relocation = tables.relocations.get(name)
+    is_resting = entry.state is JobState.PAUSED
+    if is_resting and (relocation is None or relocation.aim is Aim.PAUSE):
+        why = "" if relocation else tables.relocations.why_resting(name)
         return "", f"plexrl unpause {name}" + (f" ({why})" if why else "")
     running = _running(tables, entry)
     if running:
         return running, ""
+    if tables.relocations.has_left(name):
+        return "", "a group"
     if entry.waits_for:
         return "", entry.waits_for
     if name in reasons:
@@ -118,8 +129,7 @@ def _phase(
     if away:
         return "", f"a worker for {away[0]}"
     if not entry.driver:
-        is_moving = name in tables.relocations
-        return "", "a group" if is_moving else "a worker without a group, for its driver"
+        return "", "a worker without a group, for its driver"
     return "", "its driver"
 
 
@@ -127,8 +137,8 @@ def _draining(tables: Tables, group: str) -> str:
     reason = tables.groups.why_closed(group)
     if reason is None:
         return ""
-    num_left = sum(
-        group in entry.placement.groups and not tables.relocations.is_off(entry.facts.name)
+    num_left = tables.relocations.num_held_by(group) + sum(
+        group in entry.placement.groups and not tables.relocations.has_left(entry.facts.name)
         for entry in tables.jobs.active()
     )
     told = f"draining, {num_left} jobs left" if num_left else "drained"

@@ -100,14 +100,15 @@ class Steering:
 
     async def move(self, job: str, group: str, reason: str, is_now: bool) -> bytes:
         """Place a job on another group after its iteration, or at once."""
-        entry = self._live(job)
+        entry, row = self._live(job), self._table.get(job)
         _check_group(group, self._coordinator.groups.names())
         if self._coordinator.groups.why_closed(group) is not None:
             raise JobError(f"group {group!r} is draining; undrain it first: plexrl undrain {group}")
-        if entry.state is JobState.PAUSED:
+        if entry.state is JobState.PAUSED and (row is None or row.aim is Aim.PAUSE):
             raise JobError(f"job {job!r} is paused; unpause it first: plexrl unpause {job}")
-        if entry.placement.home == group and job not in self._table:
+        if entry.placement.home == group and row is None:
             return pack(f"job {job} is on {group} already")
+        self._coordinator.planner.check_home(job, group)
         self._table.ask(job, Aim.MOVE, reason, group)
         return pack(self._set_off(job, is_now=is_now))
 
@@ -309,9 +310,10 @@ class Steering:
     def _told(self, job: str) -> str:
         """Where a job is on its way, in plain words."""
         row, entry = self._table.get(job), self._coordinator.jobs[job]
-        return f"job {job} " + (
-            f"is {entry.state} on {entry.placement}" if row is None else str(row)
-        )
+        if row is not None:
+            return f"job {job} {row}"
+        where = "" if entry.state is JobState.PAUSED else f" on {entry.placement}"
+        return f"job {job} is {entry.state}{where}"
 
     def _live(self, job: str) -> JobEntry:
         entry = self._coordinator.jobs[job]

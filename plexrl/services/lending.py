@@ -79,6 +79,15 @@ class Lending:
         if loan is not None:
             self._states.release(loan[0].manifest.ref)
 
+    def forget(self, job: str) -> None:
+        """End the loans of a job of which nothing runs any more: nobody needs what is lent."""
+        with self._lock:
+            loans = list(self._loans.items())
+        for number, (fetched, _) in loans:
+            if fetched.manifest.ref.job == job:
+                self.give_back(number)
+        self._digests = {ref: both for ref, both in self._digests.items() if ref.job != job}
+
     def _digest(self, fetched: Fetched, nbytes: int) -> str:
         manifest = fetched.manifest
         known = self._digests.get(manifest.ref)

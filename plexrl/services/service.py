@@ -465,6 +465,7 @@ class GroupService:
             self._models.forget(job)
             self._rollouts.forget(job)
             self.guests.forget(job)
+        self.lending.forget(job)
         self._states.flush(timeout_s)
         self._states.drop_job(job, timeout_s)
 

@@ -142,3 +142,16 @@ def test_a_group_that_cannot_let_go_is_asked_again_and_the_status_says_so(cluste
     cluster.sent.forgets.clear()
     cluster.steering.proceed()
     assert cluster.sent.forgets == [(f"tcp://{home}", "a")]
+
+
+def test_an_arrangement_that_the_groups_that_are_left_cannot_hold_gives_way(cluster):
+    home, (guest,) = cluster.placement.home, cluster.placement.guests
+    (spare,) = {"g", "h", "k"} - set(cluster.placement.groups)
+    cluster.group_down(spare)
+    cluster.group_down(guest)
+    cluster.now_s += GROUP_PATIENCE_S + 1
+    cluster.steering.rescue()
+    assert cluster.steering.stepped_aside("a")
+    cluster.answers(home)
+    assert cluster.step() is None
+    assert cluster.coordinator.jobs["a"].placement.groups == (home,)

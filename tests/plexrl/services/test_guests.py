@@ -10,7 +10,7 @@ from dataflow.calls import AttachOptions, VersionToken
 from plexrl.clock import system_clock
 from plexrl.core.layout import pack
 from plexrl.core.states import Manifest, StateRef, Tier
-from plexrl.errors import ServiceError, VersionFenceError
+from plexrl.errors import ServiceError, StateError, VersionFenceError
 from plexrl.services import guests, lending
 from plexrl.services.guests import Guests, Hosted
 from plexrl.services.lending import Lending, weights_bytes
@@ -203,6 +203,16 @@ def test_a_loan_of_a_borrower_that_died_ends_by_itself(pair, monkeypatch):
     pair.commit(1)
     pair.peers.lender.lend(StateRef("job", "actor", 1))
     assert "job/actor@0" not in pair.home.resident()[Tier.HOST]
+
+
+def test_a_job_is_let_go_of_although_a_borrower_died(pair):
+    pair.commit(0, durable=True)
+    pair.peers.lender.lend(StateRef("job", "actor", 0))
+    with pytest.raises(StateError, match="still in use"):
+        pair.home.drop_job("job", 0.01)
+    pair.peers.lender.forget("job")
+    pair.home.drop_job("job", 5.0)
+    assert not pair.home.resident()[Tier.HOST]
 
 
 def test_memory_of_another_machine_or_another_file_is_not_read(pair):

@@ -1,0 +1,63 @@
+"""What people are told of a job on its way: where it is, what it waits for, what is free."""
+
+import asyncio
+
+import pytest
+
+from plexrl.errors import JobError
+from tests.plexrl.runtime.test_rescue import Cluster
+
+
+@pytest.fixture
+def cluster():
+    return Cluster()
+
+
+def look(cluster):
+    status = cluster.coordinator.status(cluster.now_s, {}, 0)
+    return status.jobs[0], {group.name: group.draining for group in status.groups}
+
+
+def do(coroutine):
+    return asyncio.run(coroutine)
+
+
+def test_a_group_is_drained_only_once_it_wrote_what_a_paused_job_left_there(cluster):
+    home, (guest,) = cluster.placement.home, cluster.placement.guests
+    do(cluster.steering.pause("a", "a demo", is_now=True))
+    assert cluster.steering.stepped_aside("a")
+    do(cluster.steering.drain(home, "repair", is_now=False))
+    job, draining = look(cluster)
+    assert draining[home] == "draining, 1 jobs left (repair)"
+    assert job.group == str(cluster.placement)
+    cluster.answers(home)
+    assert look(cluster)[1][home] == "drained (repair)"
+    cluster.answers(guest)
+    job, _ = look(cluster)
+    assert (job.group, job.waiting) == ("", "plexrl unpause a (a demo)")
+
+
+def test_a_job_that_was_unpaused_and_finds_no_room_is_not_told_to_be_unpaused(cluster):
+    do(cluster.steering.pause("a", "a demo", is_now=True))
+    assert cluster.steering.stepped_aside("a")
+    for group in cluster.placement.groups:
+        cluster.answers(group)
+        do(cluster.steering.drain(group, "", is_now=False))
+    do(cluster.steering.unpause("a"))
+    job, _ = look(cluster)
+    assert "which needs two groups" in job.asked
+    assert (job.group, job.waits_for) == ("", "a group")
+    (spare,) = {"g", "h", "k"} - set(cluster.placement.groups)
+    do(cluster.steering.move("a", spare, "", is_now=False))
+    do(cluster.steering.undrain(cluster.placement.home))
+    assert cluster.coordinator.jobs["a"].placement.home == spare
+
+
+def test_a_job_is_not_sent_where_its_own_wishes_forbid_it(cluster):
+    (guest,) = cluster.placement.guests
+    for group in {"g", "h", "k"} - {guest}:
+        cluster.group_down(group)
+    with pytest.raises(JobError, match="needs two groups"):
+        do(cluster.steering.move("a", guest, "", is_now=False))
+    assert cluster.step() is None
+    assert cluster.sent.orders == []
