@@ -262,8 +262,7 @@ class Coordinator:
         """A function's inputs are there."""
         self.ledger.ready(function_id, now_s)
         entry = self.ledger[function_id]
-        placement = self.jobs[entry.job].placement
-        groups = placement.lease_groups(entry.op, is_setup=entry.iteration < 0)
+        groups = self._groups_for(entry)
         expected_s = self.planner.expected_s(entry.job, entry.op, entry.hint_s)
         expected = max(1, round(expected_s * TICKS_PER_S))
         served = round(entry.served_s * TICKS_PER_S)
@@ -283,6 +282,18 @@ class Coordinator:
             ),
             now_s,
         )
+
+    def _groups_for(self, entry: FunctionEntry) -> tuple[str, ...]:
+        """Groups that a function needs now."""
+        if entry.served_on:
+            # What it has drawn so far lies there, wherever its job has been placed since.
+            return (entry.served_on,)
+        job, is_setup = self.jobs[entry.job], entry.iteration < 0
+        groups = job.placement.lease_groups(entry.op, is_setup=is_setup)
+        if is_setup and not job.state.is_active and self.groups.get(groups[0]) is None:
+            # A job that is off its groups, so that all it has is in the store.
+            return (min(self.groups.names() or groups, key=self.arbiter.num_waiting),)
+        return groups
 
     def report(self, report: LeaseStarted | LeaseEnded, now_s: float) -> None:
         """A service says that a lease began or ended."""

@@ -39,8 +39,9 @@ class Hosting:
 
     def group_up(self, group: str) -> None:
         """A group has a worker: tell it of its jobs, and their other groups where it is."""
+        has_left = self._coordinator.relocations.has_left
         for entry in self._coordinator.jobs.active():
-            if group in entry.placement.groups:
+            if group in entry.placement.groups and not has_left(entry.facts.name):
                 self.tell(entry.facts.name)
 
     def note(self, report: Report) -> None:

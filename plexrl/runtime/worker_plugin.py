@@ -197,7 +197,7 @@ class _ServiceHost:
 
     def _hosted(self, payload: bytes) -> None:
         # At once: a function of the job may follow on the same stream.
-        self._service.guests.host(unpack(payload))
+        self._service.host(unpack(payload))
 
     def _copy(self, payload: bytes) -> None:
         self._pool.submit(_logged, self._service.guests.copy, unpack(payload))
@@ -211,6 +211,8 @@ class _ServiceHost:
         self._service.prefetch(*upcoming.prefetch)
 
     def _forget(self, job: str) -> None:
+        # Noted at once: the job may be hosted again by the next message.
+        self._service.leave(job)
         self._pool.submit(_logged, self._let_go, job)
 
     def _let_go(self, job: str) -> None:

@@ -76,8 +76,8 @@ class Guests:
         return None if hosted is None or hosted.is_home else hosted
 
     @contextmanager
-    def gang(self, job: str, function_id: str) -> Iterator[None]:
-        """Hold the job's home too while a function runs here that spans both.
+    def gang(self, hosted: Hosted, function_id: str) -> Iterator[None]:
+        """Hold a job's home too while a function runs here that spans both.
 
         Raises
         ------
@@ -86,9 +86,8 @@ class Guests:
         LeaseError
             What runs there did not end in time.
         """
-        hosted = self._jobs[job]
         if not hosted.home:
-            raise ServiceError(f"the home of job {job!r} has no worker right now")
+            raise ServiceError(f"the home of job {hosted.job!r} has no worker right now")
         self._peers.hold(hosted.home, function_id)
         try:
             yield

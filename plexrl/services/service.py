@@ -39,7 +39,7 @@ from plexrl.errors import (
     StoreAwayError,
     VersionFenceError,
 )
-from plexrl.services.guests import Guests
+from plexrl.services.guests import Guests, Hosted
 from plexrl.services.lending import Lending
 from plexrl.services.models import (
     EngineFactory,
@@ -124,6 +124,8 @@ class GroupService:
         self.lending = Lending(states, clock)
         self.occupancy = Occupancy(group, lease_timeout_s)
         self._rollouts = Rollouts()
+        self._leaving: set[str] = set()
+        """Jobs that shall be let go of."""
 
     def __call__(self, call: LLMCall, inputs: tuple[Any, ...]) -> object:
         """Run a call under the lease of the group.
@@ -151,10 +153,10 @@ class GroupService:
         function_id = self._current_id()
         hosted = self.guests.get(call.job)
         # A sync holds the group it runs on and the job's home.
-        is_gang = hosted is not None and call.function is Phase.SYNC
+        lead = hosted if call.function is Phase.SYNC else None
         with (
             self.occupancy.of(function_id, f"{call.op} of job {call.job!r}"),
-            self.guests.gang(call.job, function_id) if is_gang else nullcontext(),
+            nullcontext() if lead is None else self.guests.gang(lead, function_id),
         ):
             return self._run_under_lease(call, inputs, function_id)
 
@@ -458,16 +460,34 @@ class GroupService:
         """Say which ``(job, model)`` are used next, soonest first, so that eviction can tell."""
         self._states.set_next_use(order)
 
+    def host(self, hosted: Hosted) -> None:
+        """Take a job, or news of it."""
+        self._leaving.discard(hosted.job)
+        self.guests.host(hosted)
+
+    def leave(self, job: str) -> None:
+        """A job shall be let go of, unless it is hosted again before."""
+        self._leaving.add(job)
+        self.guests.forget(job)
+
     def forget_job(self, job: str, timeout_s: float) -> None:
-        """Let go of a job that ended, once its newest versions are durable."""
+        """Let go of a job that ended, once its newest versions are durable.
+
+        Raises
+        ------
+        ServiceError
+            It was hosted again since `leave`.
+        """
         # A function that was cancelled while it ran may commit one more version.
         with self.occupancy.between_functions():
+            if job not in self._leaving:
+                raise ServiceError(f"job {job!r} is back on group {self.group!r}")
             self._models.forget(job)
             self._rollouts.forget(job)
-            self.guests.forget(job)
         self.lending.forget(job)
         self._states.flush(timeout_s)
         self._states.drop_job(job, timeout_s)
+        self._leaving.discard(job)
 
     def snapshot(self) -> ServiceSnapshot:
         """The service as it stands."""

@@ -1,0 +1,50 @@
+"""A job that comes back while its group is about to let go of it stays."""
+
+import pytest
+
+from dataflow.calls import AttachOptions
+from plexrl.core.states import Tier
+from plexrl.errors import ServiceError
+from plexrl.services.guests import Hosted
+from plexrl.services.service import GroupService
+from tests.plexrl.services.test_guests import Pair
+
+
+@pytest.fixture
+def pair(tmp_path):
+    pair = Pair(tmp_path / "store")
+    yield pair
+    pair.close()
+
+
+@pytest.fixture
+def service(pair):
+    return GroupService(
+        "g",
+        states=pair.home,
+        start_engine=lambda source: pytest.fail(f"{source} needs no engine here"),
+        peers=pair.peers,
+        current_id=lambda: "f",
+        report=lambda _report: None,
+        open_store=lambda _name: pytest.fail("no store is opened here"),
+        lease_timeout_s=1.0,
+    )
+
+
+@pytest.mark.parametrize("home", ["", "tcp://home"])
+def test_news_of_a_job_take_back_that_it_shall_be_let_go_of(pair, service, home):
+    models = {"actor": AttachOptions("folder", True)}
+    hosted = Hosted("job", home=home, is_home=not home, models=models)
+    service.host(hosted)
+    pair.commit(0)
+    service.leave("job")
+    assert service.guests.get("job") is None
+    service.host(hosted)
+    with pytest.raises(ServiceError, match="job 'job' is back on group 'g'"):
+        service.forget_job("job", 1.0)
+    assert (service.guests.get("job") is None) == (not home)
+    assert pair.home.resident()[Tier.HOST] == ("job/actor@0",)
+    service.leave("job")
+    service.forget_job("job", 5.0)
+    assert pair.home.resident()[Tier.HOST] == ()
+    assert pair.store.versions("job", "actor") == (0,)
