@@ -45,9 +45,9 @@ def test_a_target_ends_a_job_with_the_version_that_reached_it(cluster, small_job
     early = cluster.submit(small_job("early", iterations=9, evaluation=options, **constant))
     status = early.result(TIMEOUT_S)
     assert (status.state, status.iteration) == (JobState.FINISHED, 2)
-    whole = cluster.submit(small_job("whole", iterations=2, **constant))
+    whole = cluster.submit(small_job("evaluated-whole", iterations=2, **constant))
     whole.result(TIMEOUT_S)
-    assert early.export(tmp_path / "early") == whole.export(tmp_path / "whole")
+    assert early.export(tmp_path / "early") == whole.export(tmp_path / "evaluated-whole")
 
 
 def test_patience_outlives_a_restart(small_job, tmp_path):

@@ -20,14 +20,14 @@ def test_a_fork_goes_on_where_the_other_was(cluster, small_job, base, tmp_path):
     job = small_job("trunk", iterations=4, lr_schedule="constant")
     trunk = cluster.submit(replace(job, iterations=2))
     trunk.result(TIMEOUT_S)
-    whole = cluster.submit(replace(job, name="whole"))
+    whole = cluster.submit(replace(job, name="fork-whole"))
     same = cluster.submit(replace(job, name="branch"), start=trunk.version(2))
     assert whole.result(TIMEOUT_S).iteration == same.result(TIMEOUT_S).iteration == 4
-    assert same.export(tmp_path / "same") == whole.export(tmp_path / "whole")
+    assert same.export(tmp_path / "same") == whole.export(tmp_path / "fork-whole")
     assert [row["iteration"] for row in same.metrics()] == [2, 3]
     other = cluster.submit(small_job("other", seed=7), start=trunk.version(2))
     other.result(TIMEOUT_S)
-    assert other.export(tmp_path / "other") != whole.export(tmp_path / "whole")
+    assert other.export(tmp_path / "other") != whole.export(tmp_path / "fork-whole")
     collected = same.version(1)
     with pytest.raises(JobError, match=r"has no version 1 in the store \(there: 3, 4\)"):
         cluster.submit(small_job("late"), start=collected)
@@ -51,4 +51,4 @@ def test_a_fork_goes_on_where_the_other_was(cluster, small_job, base, tmp_path):
         start = StartVersion("trunk", 2, str(store))
         run = second.submit(replace(job, name="away"), start=start)
         assert run.result(TIMEOUT_S).iteration == 4
-        assert run.export(tmp_path / "away") == whole.export(tmp_path / "whole")
+        assert run.export(tmp_path / "away") == whole.export(tmp_path / "fork-whole")

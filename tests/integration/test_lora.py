@@ -31,7 +31,7 @@ def test_adapter_tenants_share_one_engine_and_end_with_the_weights_of_running_al
         for kind in kinds
     }
     before = cluster.status().groups[0].num_engine_starts
-    whole = cluster.submit(job("whole", "digits", None))
+    whole = cluster.submit(job("lora-whole", "digits", None))
     runs = {kind: cluster.submit(job(kind, kind, LORA)) for kind in kinds}
     shared = {kind: finish(run, kind) for kind, run in runs.items()}
     whole.result(TIMEOUT_S)

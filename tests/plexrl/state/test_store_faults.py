@@ -125,7 +125,7 @@ def test_a_real_size_limit_is_one_error(tmp_path):
         timeout=120,
         check=False,
     )
-    assert "StoreError" in done.stderr
+    assert "StoreAwayError" in done.stderr
     assert "file size limit" in done.stderr
     with ZarrStore(tmp_path) as store:
         assert store.versions("j", "m") == (1,)
