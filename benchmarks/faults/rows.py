@@ -32,8 +32,8 @@ EVERYWHERE = (
     Moment.YIELDED,
 )
 
-KINDS = {victims.VERIFIER: "verifier", victims.TOOL: "tool"}
-"""Word in the command line of a child → what it is."""
+KINDS = {victims.VERIFIER: ("verifier", "isolated"), victims.TOOL: ("tool", "tool")}
+"""Word in the command line of a child → what it is, and the kind of job that has it."""
 
 Strike = Callable[["Site", Moment], "Hit | None"]
 """Hurts something; None if it was not there to be hurt."""
@@ -48,6 +48,8 @@ class Hit:
     """Jobs that must recover from it."""
     at_s: float
     """On the clock of `time.monotonic`."""
+    num_iterations: int = 1
+    """Iterations they must commit before the next fault."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,9 +162,11 @@ def strike_reward(site: Site, moment: Moment) -> Hit | None:
     child = victims.soon(lambda: [c for pid in pids for c in victims.children(pid, word)], 2.0)
     if child is None:
         return None
-    return _send(
-        child, signal.SIGKILL, "verifier" if word == victims.VERIFIER else "tool", frozenset()
-    )
+    name, kind = KINDS[word]
+    jobs = frozenset(job for job in active(site.cluster.status()) if kind in job.split("-"))
+    # A sample is judged again after one death, not after two, and the iteration that commits next
+    # may be the one before.
+    return _send(child, signal.SIGKILL, name, jobs, num_iterations=2)
 
 
 def strike_move(site: Site, moment: Moment) -> Hit | None:
@@ -191,11 +195,15 @@ def strike_move(site: Site, moment: Moment) -> Hit | None:
 
 
 def _send(
-    process: psutil.Process, number: signal.Signals, moment: str, jobs: frozenset[str]
+    process: psutil.Process,
+    number: signal.Signals,
+    moment: str,
+    jobs: frozenset[str],
+    num_iterations: int = 1,
 ) -> Hit | None:
     with suppress(psutil.NoSuchProcess):
         process.send_signal(number)
-        return Hit(str(moment), jobs, time.monotonic())
+        return Hit(str(moment), jobs, time.monotonic(), num_iterations)
     return None
 
 
@@ -228,4 +236,4 @@ def _strike_round(
         if hit is not None:
             toll.kills[hit.moment] += 1
             toll.progress(f"{toll.row}: {toll.kills.total()} of {num_kills}, {hit.moment}")
-            toll.note_recovery(site.cluster, hit.jobs, hit.at_s)
+            toll.note_recovery(site.cluster, hit.jobs, hit.at_s, hit.num_iterations)

@@ -18,7 +18,7 @@ from dataflow.jobs import JobSpec
 from plexrl.runtime.client import Run
 
 RECOVERY_TIMEOUT_S = 120.0
-ROW_TIMEOUT_S = 300.0
+ROW_TIMEOUT_S = 200.0
 """Seconds after which nothing more is struck in a row: what is slow shall not cost the others."""
 POLL_S = 0.02
 
@@ -65,16 +65,24 @@ class Toll:
             time.sleep(POLL_S)
 
     def note_recovery(
-        self, cluster: plexrl.Cluster, names: Collection[str], struck_s: float
+        self,
+        cluster: plexrl.Cluster,
+        names: Collection[str],
+        struck_s: float,
+        num_iterations: int = 1,
     ) -> None:
-        """Wait until every job has committed one more iteration, or ended."""
+        """Wait until every job has committed that many more iterations, or ended."""
         before = {n: job.iteration for n, job in active(cluster.status()).items() if n in names}
         if not before:
             return
         deadline_s = time.monotonic() + RECOVERY_TIMEOUT_S
         while True:
             now = active(cluster.status())
-            late = [name for name, n in before.items() if name in now and now[name].iteration <= n]
+            late = [
+                name
+                for name, n in before.items()
+                if name in now and now[name].iteration < n + num_iterations
+            ]
             if not late:
                 self.recovery_s.append(time.monotonic() - struck_s)
                 return

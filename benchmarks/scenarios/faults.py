@@ -82,8 +82,8 @@ ROWS: dict[str, Row] = {
     "scheduler": scheduler_kills,
     "nanny": nanny_kills,
     "client": client_kills,
-    "solver": live("solver", rows.strike_solver, ANY, 30, 3),
-    "reward": live("reward", rows.strike_reward, ANY, 90, 8),
+    "solver": live("solver", rows.strike_solver, ANY, 36, 3),
+    "reward": live("reward", rows.strike_reward, ANY, 90, 6),
 }
 """Row → what injects its faults; figures of the same name are added up."""
 
