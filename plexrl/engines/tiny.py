@@ -6,6 +6,7 @@ import hashlib
 import os
 import shutil
 import subprocess
+import sys
 import tempfile
 from collections.abc import Callable, Mapping
 from importlib.metadata import version
@@ -25,6 +26,9 @@ KINDS: Mapping[str, WarmupSettings] = MappingProxyType(
 )
 """Kind → what it is warmed up with. One base serves every built-in task (measured: it starts at the
 rewards a base of its own starts at), so the kinds that tasks name all stand for it."""
+
+LINES = 5
+"""Lines that a build prints where nobody else shows its progress: one every dozen seconds."""
 
 
 def tiny_base(
@@ -46,7 +50,8 @@ def tiny_base(
         Where built models are kept; by default ``plexrl/models`` in the user's cache folder
         (``XDG_CACHE_HOME``, else ``~/.cache``).
     progress
-        Told about every step of a build, not called if the model is in the cache.
+        Told about every step of a build, not called if the model is in the cache; by default a few
+        lines on standard error, as a build takes a minute.
     settings
         Replaces the settings of the kind, seed included; for experiments and tests.
 
@@ -77,11 +82,17 @@ def tiny_base(
             "set XDG_CACHE_HOME"
         ) from error
     try:
-        _build(unfinished, chosen, progress or (lambda *_: None))
+        _build(unfinished, chosen, progress or _tell)
         _publish(unfinished, target)
     finally:
         shutil.rmtree(unfinished, ignore_errors=True)
     return str(target)
+
+
+def _tell(done: int, total: int, _loss: float) -> None:
+    if done == 1 or done % max(1, total // LINES) == 0:
+        sys.stderr.write(f"warming up the tiny base model, once: step {done} of {total}\n")
+        sys.stderr.flush()
 
 
 def _settings_of(kind: str, seed: int) -> WarmupSettings:

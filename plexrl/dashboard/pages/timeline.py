@@ -32,6 +32,9 @@ LENGTHS_S = {"10": "10 seconds", "30": "30 seconds", "120": "2 minutes", "600": 
 DRAW_S = 0.9
 """Seconds between drawings: one a second, as all bars travel to the browser each time."""
 
+LANE_PX, MAX_LANE_PX, WINDOW_PX = 26, 46, 620
+"""Height of a lane where there are many and few; they fill a usual window before they shrink."""
+
 
 class TimelinePage:
     """Lanes of some groups in a window that follows now, until someone looks elsewhere.
@@ -95,7 +98,8 @@ class TimelinePage:
         lanes = factors(bars)
         if lanes and lanes != self._plot.y_range.factors:
             self._plot.y_range.factors = lanes
-            self._plot.height = 110 + 26 * max(len(lanes), 4)
+            room = max(len(lanes), 4)
+            self._plot.height = 110 + room * max(LANE_PX, min(MAX_LANE_PX, WINDOW_PX // room))
         queued = [bar for bar in bars if bar.kind is Kind.QUEUED]
         self._hatched.data = _data(queued, colours)
         self._solid.data = _data([bar for bar in bars if bar.kind is not Kind.QUEUED], colours)

@@ -2,6 +2,7 @@ from pathlib import Path
 
 import pytest
 
+from plexrl.engines import tiny
 from plexrl.engines.demonstrations import Mixture
 from plexrl.engines.protocol import ModelSource
 from plexrl.engines.tiny import KINDS, tiny_base
@@ -100,3 +101,12 @@ def test_a_cache_that_cannot_be_written_is_named(tmp_path):
 
 def test_one_base_stands_for_all_kinds():
     assert len(set(KINDS.values())) == 1
+
+
+def test_a_build_that_nobody_watches_tells_a_few_lines(capsys):
+    for step in range(1, 401):
+        tiny._tell(step, 400, 1.0)
+    told = capsys.readouterr().err.splitlines()
+    assert told[0].endswith("step 1 of 400")
+    assert told[-1].endswith("step 400 of 400")
+    assert len(told) == tiny.LINES + 1
