@@ -136,6 +136,9 @@ class Guests:
             # The driver waits for the store.
             raise
         except StateError as error:
+            if isinstance(cause, StoreAwayError):
+                # Its home has it, but no room for it before the store takes others.
+                raise cause from error
             raise ServiceError(
                 f"group {self._group!r} gets no {ref}: from its home: {cause}; from the store: "
                 f"{error}; the job goes back to its last stored version"

@@ -10,7 +10,7 @@ from dataflow.calls import AttachOptions, VersionToken
 from plexrl.clock import system_clock
 from plexrl.core.layout import pack
 from plexrl.core.states import Manifest, StateRef, Tier
-from plexrl.errors import ServiceError, StateError, VersionFenceError
+from plexrl.errors import ServiceError, StateError, StoreAwayError, VersionFenceError
 from plexrl.services import guests, lending
 from plexrl.services.guests import Guests, Hosted
 from plexrl.services.lending import Lending, weights_bytes
@@ -228,3 +228,14 @@ def test_memory_of_another_machine_or_another_file_is_not_read(pair):
 def test_the_weights_of_a_state_end_where_an_engine_without_optimizer_ends():
     manifest = Manifest(StateRef("j", "m", 0), LAYOUT, "", 0, 0, 0, 0)
     assert weights_bytes(manifest) == pack([("w", "weights", "float32", (5000,))]).nbytes
+
+
+def test_a_home_that_waits_for_the_store_has_its_guests_wait_too(pair, monkeypatch):
+    token, _ = pair.commit(0)
+
+    def lend(*_):
+        raise StoreAwayError("the disk is full")
+
+    monkeypatch.setattr(pair.peers, "lend", lend)
+    with pytest.raises(StoreAwayError, match="the disk is full"):
+        pair.bring(token)
