@@ -162,8 +162,8 @@ def _check_wishes(job: PlannedJob, rooms: Mapping[str, _Room]) -> None:
     for key, group in job.pins.items():
         if group not in rooms:
             raise JobError(
-                f"job {job.name!r} wants {key} on group {group!r}, which is not there; groups "
-                f"here: {known}"
+                f"job {job.name!r} wants {key} on group {group!r}, which is not there or drains; "
+                f"groups here: {known}"
             )
     fixed = {job.pins.get(key) for key in ("train", "rollout")} - {None}
     if job.arrangement.is_split and len(rooms) < 2:

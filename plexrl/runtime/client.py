@@ -479,7 +479,7 @@ def job_facts(job: JobSpec) -> JobFacts:
     memory_bytes = copy_bytes = 0
     for model in job.models.values():
         check_folder(model.folder)
-        weights_bytes = state_bytes(model.folder, is_trainable=False, head=model.head)
+        weights_bytes = state_bytes(model.folder, False, model.head, model.lora)
         # Beside the versions in use the next one arrives.
         copy_bytes += (2 + job.staleness if model.is_trainable else 1) * weights_bytes
         # A train function commits beside the version it started from.

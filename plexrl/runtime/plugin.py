@@ -352,6 +352,20 @@ class PlexRLScheduler(SchedulerPlugin):
         else:
             self._unserved[key] = groups
 
+    def _serve_late(self) -> None:
+        """Send what was admitted when its worker could not take it."""
+        for key, groups in list(self._unserved.items()):
+            if self._gate.state(key) != "no-worker":
+                del self._unserved[key]
+            elif is_granted(self._coordinator.arbiter, key, groups):
+                self._admit(key, groups)
+            else:
+                # A group of it was lost, and its lease with it.
+                del self._unserved[key]
+                self._coordinator.withdrawn(key, self._clock())
+                self._coordinator.ready(key, self._clock())
+        self._drain_soon()
+
     def _wake(self) -> None:
         with self._guarded("wake"):
             self._coordinator.wake(self._clock())
@@ -375,11 +389,7 @@ class PlexRLScheduler(SchedulerPlugin):
         while True:
             await asyncio.sleep(RECONCILE_S)
             with self._guarded("reconcile"):
-                for key, groups in list(self._unserved.items()):
-                    if self._gate.state(key) == "no-worker":
-                        self._admit(key, groups)
-                    else:
-                        del self._unserved[key]
+                self._serve_late()
                 self._gate.keep_waiting(self._llm_keys)
                 self._overdue.look()
                 self._steering.rescue()

@@ -6,8 +6,11 @@ from dataclasses import dataclass, replace
 import pytest
 
 import plexrl
+from dataflow.lora import LoraSpec
 from dataflow.pipelines import grpo_pipeline
+from plexrl.engines.folders import state_bytes
 from plexrl.errors import JobError
+from plexrl.runtime.client import job_facts
 from tests.integration.test_deaths import TIMEOUT_S, kill_worker, wait_for_iteration
 
 pytestmark = pytest.mark.slow
@@ -56,6 +59,20 @@ def test_a_split_job_ends_with_the_weights_it_has_on_one_group(
     assert run.result(TIMEOUT_S).group == "group-0+group-1"
     assert groups_by_phase(two_groups, "split") == {"rollout": {"group-1"}, "train": {"group-0"}}
     assert run.export(tmp_path / "split") == alone(small_job, "plain", **settings)
+
+
+def test_of_a_split_job_with_adapters_these_alone_are_copied(
+    two_groups, small_job, base, alone, tmp_path
+):
+    settings = {"iterations": 3, "lr": 2e-3, "lora": LoraSpec(rank=4, alpha=8.0)}
+    job = small_job("adapters", arrangement="split", groups=SPLIT, **settings)
+    weights_bytes = state_bytes(base, is_trainable=False, lora=settings["lora"])
+    assert job_facts(job).copy_bytes == 2 * weights_bytes
+    run = two_groups.submit(job)
+    run.result(TIMEOUT_S)
+    assert run.export(tmp_path / "adapters") == alone(small_job, "adapters", **settings)
+    moved = [le for le in two_groups.trace().leases if le.job == "adapters" and le.swap_bytes]
+    assert {le.swap_bytes for le in moved if le.group == "group-1"} == {weights_bytes}
 
 
 def test_an_asynchronous_job_learns_the_same_wherever_it_samples(

@@ -15,15 +15,12 @@ def cluster():
     return Cluster()
 
 
+ANNOTATION = {"job": "a", "model": "actor", "iteration": 0, "version": 0}
+
+
 def become_ready(cluster, name, function, iteration):
-    annotation = {
-        "job": "a",
-        "model": "actor",
-        "function": function,
-        "op": f"actor.{function}.0",
-        "iteration": iteration,
-        "version": 0,
-    }
+    what = {"function": function, "op": f"actor.{function}.0", "iteration": iteration}
+    annotation = {**ANNOTATION, **what}
     if name not in cluster.coordinator.ledger:
         cluster.coordinator.known(name, annotation)
     cluster.coordinator.ready(name, cluster.now_s)
