@@ -174,7 +174,6 @@ class Attached:
     """Iterations whose train function the version includes."""
     data_cursor: int
     """Prompts consumed by the history that led to the version."""
-    metrics: tuple[tuple[str, float], ...] = ()
     recent: tuple[Committed, ...] = ()
     """The train functions behind the versions that are still there, oldest first."""
     is_new: bool = False

@@ -219,7 +219,9 @@ class Coordinator:
         known = found[-1].iteration + 1 if found else self.jobs[job].num_committed
         if has_run and known == index - 1:
             # Of the newest one neither driver nor service could tell in time.
-            found.append(IterationRecord(job, index - 1, at_s, at_s, event.metrics))
+            last = event.earlier[-1] if event.earlier else None
+            metrics = last.metrics if last is not None and last.iteration == index - 1 else ()
+            found.append(IterationRecord(job, index - 1, at_s, at_s, metrics))
             self._commits.confirm(job, index - 1, event.tokens)
         for record in found:
             entry = self.jobs[job]

@@ -85,8 +85,6 @@ class Position:
     tokens: dict[str, Any]
     """Model → newest version token, or the future of the train function that makes it."""
     versions: dict[str, int]
-    metrics: tuple[tuple[str, float], ...] = ()
-    """Metrics of the iteration before it."""
     earlier: tuple[IterationRecord, ...] = ()
     """Iterations before it, as far as the store remembers them."""
 
@@ -265,7 +263,6 @@ class JobDriver:
             self.job,
             self._clock(),
             position.index,
-            position.metrics,
             tuple(position.tokens.values()),
             position.earlier,
         )
@@ -276,8 +273,7 @@ class JobDriver:
         futures = self._client.compute(list(nodes.values()), optimize_graph=False)
         results: list[Attached] = [await future for future in futures]
         attached = dict(zip(nodes, results, strict=True))
-        changing = {n: attached[n] for n, model in spec.models.items() if model.is_trainable}
-        trainable = list(changing.values())
+        trainable = [attached[n] for n, model in spec.models.items() if model.is_trainable]
         first = min(trainable, key=lambda a: a.iteration)
         if spec.start is not None and len({a.iteration for a in trainable}) > 1:
             raise JobError(
@@ -305,7 +301,6 @@ class JobDriver:
             cursor=first.data_cursor,
             tokens={name: a.token for name, a in attached.items()},
             versions={name: a.token.version for name, a in attached.items()},
-            metrics=_metrics({name: a.metrics for name, a in changing.items()}),
             earlier=await asyncio.to_thread(self._remembered, attached, first.iteration),
         )
 

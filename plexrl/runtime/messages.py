@@ -122,8 +122,6 @@ class DriverStarted:
     """Seconds of the system clock."""
     index: int
     """First iteration it runs: those before it are committed."""
-    metrics: tuple[tuple[str, float], ...] = ()
-    """Metrics of the iteration before it."""
     tokens: tuple[VersionToken, ...] = ()
     """Versions that are committed."""
     earlier: tuple[IterationRecord, ...] = ()

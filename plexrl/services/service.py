@@ -224,7 +224,6 @@ class GroupService:
             VersionToken(call.job, call.model, manifest.ref.version, manifest.digest),
             manifest.iteration,
             manifest.data_cursor,
-            tuple(manifest.metrics.items()),
             tuple(
                 Committed(past.iteration - 1, past.created_unix_s, tuple(past.metrics.items()))
                 for past in self._states.recent(call.job, call.model)

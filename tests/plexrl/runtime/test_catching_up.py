@@ -23,7 +23,8 @@ def coordinator():
 
 def started(index, at_s, reward=0.5):
     token = VersionToken("a", "actor", index, f"d{index}")
-    return DriverStarted("a", at_s, index, (("reward_mean", reward),), (token,))
+    newest = IterationRecord("a", index - 1, at_s, at_s, (("reward_mean", reward),))
+    return DriverStarted("a", at_s, index, (token,), (newest,) if index else ())
 
 
 def test_the_iteration_an_interrupted_driver_did_not_see_is_there(coordinator):

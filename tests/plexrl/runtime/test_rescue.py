@@ -51,7 +51,7 @@ class Cluster:
         )
         self.placement = self.coordinator.submit(facts, self.now_s)
         self.coordinator.jobs.set_driver("a", "tcp://cpu")
-        self.coordinator.driver_event(DriverStarted("a", 101.0, 0, (), ()))
+        self.coordinator.driver_event(DriverStarted("a", 101.0, 0))
         self.steering = Steering(
             self.coordinator,
             DriverPlacement("run"),
