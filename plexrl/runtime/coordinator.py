@@ -139,11 +139,12 @@ class Coordinator:
         return placement
 
     def stranded(self, now_s: float) -> tuple[str, ...]:
-        """Jobs one of whose groups has been gone too long, while there are others.
+        """Jobs one of whose groups has been gone too long, and that can leave it.
 
-        A job that was told to run there waits on.
+        A job that was told to run there waits on, and so does every job while there is no other
+        group; not those that were asked to leave.
         """
-        if not self.groups.names() or not self.groups.is_any_gone():
+        if not self.groups.is_any_gone():
             return ()
         gone = {
             entry.facts.name: {
@@ -154,10 +155,15 @@ class Coordinator:
             for entry in self.jobs.active()
             if not self.relocations.has_left(entry.facts.name)
         }
+        has_others = bool(self.groups.names())
         return tuple(
             name
             for name, groups in gone.items()
-            if groups and not groups & set(self.jobs[name].facts.pins.values())
+            if groups
+            and (
+                name in self.relocations
+                or (has_others and not groups & set(self.jobs[name].facts.pins.values()))
+            )
         )
 
     def rest(self, job: str, now_s: float) -> None:

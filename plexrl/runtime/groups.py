@@ -60,6 +60,10 @@ class GroupTable:
         """Why a group is closed; None if it is open."""
         return self._closed.get(name)
 
+    def are_open(self, names: Iterable[str]) -> bool:
+        """Whether all these groups have a worker and take jobs."""
+        return all(name in self._rows and name not in self._closed for name in names)
+
     def gone_for_s(self, name: str, now_s: float) -> float:
         """Seconds since a group lost its worker; 0 while it has one."""
         return now_s - self._lost_s.get(name, now_s)

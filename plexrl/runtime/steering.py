@@ -196,6 +196,9 @@ class Steering:
         placement = self._elsewhere.pop(job, None)
         if placement is None or job in self._table:
             return
+        if not self._coordinator.groups.are_open(placement.groups):
+            # It drains or was lost since that was planned.
+            return
         logger.info("job %s samples on %s from now on", job, placement)
         self._coordinator.planner.rearrange(job, placement)
         self._coordinator.jobs.set_placement(job, placement)

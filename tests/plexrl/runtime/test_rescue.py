@@ -8,6 +8,7 @@ from dataflow.calls import AttachOptions
 from plexrl.core.jobs import JobFacts
 from plexrl.core.placement import Arrangement
 from plexrl.core.relocations import Step
+from plexrl.core.status import JobState
 from plexrl.planning.config import PlanningConfig
 from plexrl.planning.planner import GroupFacts, Planner
 from plexrl.runtime.coordinator import GROUP_PATIENCE_S, Coordinator
@@ -34,7 +35,7 @@ class Sent:
 class Cluster:
     """Scheduler side with three groups and one split job, whose driver runs."""
 
-    def __init__(self):
+    def __init__(self, **wishes):
         self.now_s, self.sent = 100.0, Sent()
         self.coordinator = Coordinator(Planner(PlanningConfig()), Arbiter(), 100.0)
         for group in ("g", "h", "k"):
@@ -48,6 +49,7 @@ class Cluster:
             1.0,
             {"actor": AttachOptions("folder", is_trainable=True)},
             arrangement=Arrangement.SPLIT,
+            **wishes,
         )
         self.placement = self.coordinator.submit(facts, self.now_s)
         self.coordinator.jobs.set_driver("a", "tcp://cpu")
@@ -155,3 +157,31 @@ def test_an_arrangement_that_the_groups_that_are_left_cannot_hold_gives_way(clus
     cluster.answers(home)
     assert cluster.step() is None
     assert cluster.coordinator.jobs["a"].placement.groups == (home,)
+
+
+def test_a_job_told_to_run_on_a_lost_group_waits_for_it_but_pauses_when_asked():
+    cluster = Cluster(pins={"rollout": "h"})
+    cluster.group_down("h")
+    cluster.now_s += GROUP_PATIENCE_S + 1
+    cluster.steering.rescue()
+    assert cluster.sent.orders == []
+    asyncio.run(cluster.steering.pause("a", "", is_now=False))
+    cluster.steering.rescue()
+    assert cluster.sent.orders[-1] == ("tcp://cpu", "a", Order.STEP_ASIDE_NOW)
+    assert cluster.steering.stepped_aside("a")
+    cluster.answers(cluster.placement.home)
+    assert cluster.coordinator.jobs["a"].state is JobState.PAUSED
+    assert cluster.step() is None
+
+
+def test_a_job_pauses_although_no_group_is_left(cluster):
+    for group in ("g", "h", "k"):
+        cluster.group_down(group)
+    cluster.now_s += GROUP_PATIENCE_S + 1
+    cluster.steering.rescue()
+    assert cluster.sent.orders == []
+    asyncio.run(cluster.steering.pause("a", "", is_now=False))
+    cluster.steering.rescue()
+    assert cluster.steering.stepped_aside("a")
+    assert cluster.coordinator.jobs["a"].state is JobState.PAUSED
+    assert cluster.step() is None

@@ -1,9 +1,11 @@
 """What people are told of a job on its way: where it is, what it waits for, what is free."""
 
 import asyncio
+from types import SimpleNamespace
 
 import pytest
 
+from plexrl.core.placement import Placement
 from plexrl.errors import JobError
 from tests.plexrl.runtime.test_rescue import Cluster
 
@@ -61,3 +63,18 @@ def test_a_job_is_not_sent_where_its_own_wishes_forbid_it(cluster):
         do(cluster.steering.move("a", guest, "", is_now=False))
     assert cluster.step() is None
     assert cluster.sent.orders == []
+
+
+@pytest.mark.parametrize("trouble", ["drains", "is lost", ""])
+def test_a_plan_puts_no_job_on_a_group_that_takes_none_by_then(cluster, trouble):
+    (spare,) = {"g", "h", "k"} - set(cluster.placement.groups)
+    wanted = Placement.of(cluster.placement.home, {"rollout": spare})
+    move = SimpleNamespace(job="a", placement=wanted, gain=0.3)
+    cluster.steering.adopted(SimpleNamespace(rearrangement=move))
+    if trouble == "drains":
+        do(cluster.steering.drain(spare, "", is_now=False))
+    elif trouble:
+        cluster.group_down(spare)
+    cluster.steering.iteration_ended("a")
+    found = cluster.coordinator.jobs["a"].placement
+    assert found == (cluster.placement if trouble else wanted)
