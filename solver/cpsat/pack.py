@@ -32,6 +32,8 @@ FIRST_DIVE_SHARE = 0.9
 """Share of what is left after the columns that the first dive may take: it must not be in vain."""
 UNIVERSAL_SHARE = 0.3
 """Share of what is left after the first dive that the universal bound may take."""
+REPEATING_UNIVERSAL_SHARE = 0.6
+"""The same where jobs may pass several times: no other bound admits such plans."""
 
 
 def pack(request: PackRequest, deadline: float, tell: Tell) -> None:
@@ -76,7 +78,7 @@ def _pack_common(packing: Packing) -> Packing:
     if not is_proven:
         dive(packing, _after(packing, FIRST_DIVE_SHARE))
     if packing.objective in {Objective.GROUPS, Objective.COST}:
-        _bound_any_schedule(packing)
+        _bound_any_schedule(packing, UNIVERSAL_SHARE)
     if not is_proven:
         _dive_again(packing, _after(packing, DIVE_SHARE))
     if not packing.is_proven():
@@ -89,7 +91,7 @@ def _pack_repeating(packing: Packing) -> None:
     packing.columns.run(_after(packing, COLUMN_SHARE), packing.is_proven)
     if not packing.is_proven():
         dive(packing, _after(packing, FIRST_DIVE_SHARE))
-    _bound_any_schedule(packing)
+    _bound_any_schedule(packing, REPEATING_UNIVERSAL_SHARE)
     if not packing.is_proven():
         _dive_again(packing, _after(packing, DIVE_SHARE))
         _settle(packing, is_complete=False)
@@ -140,7 +142,7 @@ def _dive_again(packing: Packing, deadline: float) -> None:
         packing.columns.run(deadline, packing.is_proven)
 
 
-def _bound_any_schedule(packing: Packing) -> None:
+def _bound_any_schedule(packing: Packing, share: float) -> None:
     """Look for the universal bound, with the columns at hand as a start."""
     generation = Generation.of(
         packing.problem, packing.objective, BoundClass.UNIVERSAL, packing.tell
@@ -151,7 +153,7 @@ def _bound_any_schedule(packing: Packing) -> None:
     if (known := packing.columns.best) is not None:
         duals = np.array([known.duals[job.id] for job in packing.problem.jobs], np.int64)
         generation.start_from(duals)
-    generation.run(_after(packing, UNIVERSAL_SHARE))
+    generation.run(_after(packing, share))
 
 
 def _settle(packing: Packing, *, is_complete: bool) -> None:
