@@ -266,7 +266,7 @@ def _op(
         wait_s=sum(job.phases[i].mean_s for i in wait),
         groups=groups[phase.role],
         swap_s=job.rollout_swap_s if phase.role is Role.ROLLOUT else job.train_swap_s,
-        is_yieldable=is_yielding and phase.role is Role.ROLLOUT and len(groups[phase.role]) == 1,
+        is_yieldable=is_yielding and phase.role is Role.ROLLOUT,
         is_any=len(groups[phase.role]) > 1,
         copy_s=job.train_copy_s if phase.role is Role.TRAIN else 0.0,
     )

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from solver.dispatch.events import TICKS_PER_S
+from solver.dispatch.yielding import YieldRule
 from solver.simulate import Loop, SimJob
 
 
@@ -37,6 +38,15 @@ class _Step:
     """Tick."""
     is_waiting: bool = True
     """Whether no group serves it yet."""
+    served: int = 0
+    """Ticks it took in leases it yielded."""
+    num_yields: int = 0
+    started: int = 0
+    """Tick its lease began."""
+    swap: int = 0
+    """Ticks of that lease until its state was there."""
+    ends: int | None = None
+    """Tick its lease ends; None while it has none."""
 
 
 @dataclass(slots=True, eq=False)
@@ -45,9 +55,12 @@ class _Station:
 
     queue: list[_Step] = field(default_factory=list)
     """Oldest first; those that another group serves by now are dropped when it is looked at."""
-    is_busy: bool = False
+    holder: _Step | None = None
+    """What it serves."""
     resident: int | None = None
     """Job whose state is there."""
+    yield_at: int | None = None
+    """Tick at which its holder may have to yield."""
 
 
 def queue_ends(
@@ -82,10 +95,12 @@ def queue_ends(
         now, _, station, step = heapq.heappop(events)
         if now > horizon:
             break
-        if station is None:
+        if step is None:
+            floor.look_again(station, now)
+        elif station is None:
             floor.arrive(step, now)
-        else:
-            station.is_busy = False
+        elif step.ends == now:
+            station.holder = None
             following = floor.finish(step, station, now)
             if following is not None:
                 floor.serve(station, following, now)
@@ -104,8 +119,9 @@ class _Floor:
         self.loops = [Loop(job) for job in jobs]
         stations = {name: _Station() for job in jobs for op in job.ops for name in op.groups}
         self.places = [[[stations[name] for name in op.groups] for op in j.ops] for j in jobs]
-        self.events: list[tuple[int, int, _Station | None, _Step]] = []
-        """(tick, rank, station whose lease ends, step); those of a tick in order of their push."""
+        self.events: list[tuple[int, int, _Station | None, _Step | None]] = []
+        """(tick, rank, station, step): a step is ready (no station), its lease ends, or the station
+        is looked at again (no step); those of a tick in order of their push."""
         self._rank = 0
         self._turn = turn
         self._is_kept = is_kept
@@ -115,6 +131,9 @@ class _Floor:
             [round(op.copy_s * TICKS_PER_S) if op.is_any else 0 for op in j.ops] for j in jobs
         ]
         self._means = [[op.duration_s for op in job.ops] for job in jobs]
+        # What yields is set by op, so that where nothing does it costs one look-up.
+        self._yields = [[op.is_yieldable for op in job.ops] for job in jobs]
+        self._rule = YieldRule()
         self._left: list[tuple[_Station | None, int]] = [(None, 0)] * len(jobs)
         """Per job the group its state was changed on last, and the tick it is on the others."""
         self._waited, self._alone = [0] * len(jobs), [1] * len(jobs)
@@ -129,13 +148,20 @@ class _Floor:
         step.ready = now
         free: _Station | None = None
         for station in self.places[step.job][step.op]:
-            if not station.is_busy and (free is None or station.resident == step.job):
+            if station.holder is None and (free is None or station.resident == step.job):
                 free = station
         if free is not None:
             self.serve(free, step, now)
             return
         for station in self.places[step.job][step.op]:
             station.queue.append(step)
+            self._ask_to_yield(station, now)
+
+    def look_again(self, station: _Station | None, now: int) -> None:
+        """The moment has come at which the holder may have to yield."""
+        if station is not None and station.yield_at == now:
+            station.yield_at = None
+            self._ask_to_yield(station, now)
 
     def finish(self, step: _Step, station: _Station, now: int) -> _Step | None:
         """A lease ended: the job's next op is ready after the wait; returned if it goes on here."""
@@ -161,14 +187,10 @@ class _Floor:
 
     def call_next(self, station: _Station, now: int) -> None:
         """Serve who is next on the free station, if anybody still waits."""
-        station.queue = queue = [step for step in station.queue if step.is_waiting]
-        if not queue:
-            return
-        step = queue[0]
-        if len(queue) > 1 and self._turn is not Turn.FIRST_READY:
-            step = max(queue, key=lambda waiting: self._claim(waiting, now))
-        queue.remove(step)
-        self.serve(station, step, now)
+        step = self._next(station, now)
+        if step is not None:
+            station.queue.remove(step)
+            self.serve(station, step, now)
 
     def serve(self, station: _Station, step: _Step, now: int) -> None:
         """Give the free station to a step."""
@@ -176,13 +198,54 @@ class _Floor:
         index = step.job
         lengths = self.jobs[index].tape[step.iteration][step.op]
         self._waited[index] += now - step.ready
-        self._alone[index] += sum(lengths)
+        self._alone[index] += 0 if step.num_yields else sum(lengths)
         swap = self._swaps[index][step.op] if station.resident not in {index, None} else 0
         if self._copies[index][step.op]:
             source, copied = self._left[index]
             swap += max(copied - now, 0) if source not in {station, None} else 0
-        station.is_busy, station.resident = True, index
-        self._push(now + swap + lengths[0], station, step)
+        station.holder, station.resident = step, index
+        step.ends = now + swap + max(lengths[0] - step.served, 1)
+        self._push(step.ends, station, step)
+        if self._yields[index][step.op]:
+            step.started, step.swap = now, swap
+            if station.queue:
+                self._ask_to_yield(station, now)
+
+    def _ask_to_yield(self, station: _Station, now: int) -> None:
+        """Let the next one go first if the rest of the holder is long enough by now."""
+        holder, rule = station.holder, self._rule
+        if holder is None or not self._yields[holder.job][holder.op]:
+            return
+        waiting = self._next(station, now)
+        if waiting is None or waiting.job == holder.job or holder.num_yields >= rule.max_yields:
+            return
+        due = rule.moment(
+            round(self._means[holder.job][holder.op] * TICKS_PER_S),
+            holder.served,
+            round(self._means[waiting.job][waiting.op] * TICKS_PER_S)
+            + self._swaps[holder.job][holder.op],
+            started=holder.started,
+            now=now,
+        )
+        if due > now:
+            if station.yield_at != due:
+                station.yield_at = due
+                self._push(due, station, None)
+            return
+        holder.ends = None
+        served = holder.served + max(now - holder.started - holder.swap, 0)
+        rest = _Step(holder.job, holder.iteration, holder.op, now, True, served)
+        rest.num_yields = holder.num_yields + 1
+        station.queue.remove(waiting)
+        station.queue.append(rest)
+        self.serve(station, waiting, now)
+
+    def _next(self, station: _Station, now: int) -> _Step | None:
+        """Who is next, if anybody still waits."""
+        station.queue = queue = [step for step in station.queue if step.is_waiting]
+        if len(queue) > 1 and self._turn is not Turn.FIRST_READY:
+            return max(queue, key=lambda waiting: self._claim(waiting, now))
+        return queue[0] if queue else None
 
     def _claim(self, step: _Step, now: int) -> tuple[float, float]:
         lag = (self._waited[step.job] + now - step.ready) / self._alone[step.job]
@@ -191,6 +254,6 @@ class _Floor:
         tolerance = self._tolerances[step.job]
         return (lag / tolerance, 0.0) if lag > tolerance else (0.0, -self._means[step.job][step.op])
 
-    def _push(self, tick: int, station: _Station | None, step: _Step) -> None:
+    def _push(self, tick: int, station: _Station | None, step: _Step | None) -> None:
         self._rank += 1
         heapq.heappush(self.events, (tick, self._rank, station, step))

@@ -205,6 +205,7 @@ class Arbiter:
                 dirty.update(self._depart(entry, Step.GROUP_LOST, now, out))
         # A gang that can no longer be placed stops reserving the groups that are left.
         dirty.update(other for entry in group.queue.values() for other in entry.ref.groups)
+        dirty.update(self._table.unbind(name))
         return sorted(dirty)
 
     def _woken(self, now: int, out: list[Instruction]) -> Iterator[str]:
@@ -237,7 +238,7 @@ class Arbiter:
         if holder is None or waiting is None or holder.asked_at is not None:
             return False
         due = self._yielding.due(holder, waiting, now)
-        if due is None or len({*holder.ref.groups, *waiting.ref.groups}) > 1:
+        if due is None or not self._makes_room(holder, waiting):
             return False
         if due > now:
             if group.yield_at != due:
@@ -246,8 +247,15 @@ class Arbiter:
                 out.append(WakeAt(due))
             return False
         holder.asked_at = now
-        out.append(Yield(holder.ref.id, holder.ref.groups))
+        out.append(Yield(holder.ref.id, holder.places))
         return True
+
+    def _makes_room(self, holder: Entry, waiting: Entry) -> bool:
+        """Whether the holder's group is all the waiting one needs, and no other yields to it."""
+        if waiting.ref.is_any:
+            others = [group.holder for group in self._table.groups_of(waiting)]
+            return len(holder.places) == 1 and all(o is None or o.asked_at is None for o in others)
+        return len({*holder.places, *waiting.places}) == 1
 
     def _waiting(self, group: Group, now: int) -> Entry | None:
         """The function that would run next if the holder of the group left it now."""

@@ -33,8 +33,8 @@ class FunctionRef:
     swap_ticks: int = 0
     """Expected time to bring its state back after another job had the group."""
     is_any: bool = False
-    """Whether any one of its groups will do; the arbiter picks one that is free. It cannot yield:
-    what it keeps lies on the group it left."""
+    """Whether any one of its groups will do; the arbiter picks one that is free. After it yielded
+    only the one it left will do, as long as that is there: what it keeps lies on it."""
 
 
 @dataclass(frozen=True, slots=True)

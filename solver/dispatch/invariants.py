@@ -13,7 +13,7 @@ def check(table: Table, max_overtaken: int, max_yields: int) -> None:
     """Check the table.
 
     One lease per group; a gang has all its groups or none, and where any will do exactly one, which
-    was free; grants are ordered alike on all groups (so no two gangs wait for each other); nothing
+    was free; what yielded where any would do is bound to a group that is there; grants are ordered alike on all groups (so no two gangs wait for each other); nothing
     is overtaken more than `max_overtaken` times in each of its waits, of which yielding adds at
     most `max_yields`;
     a group that stands idle with work has a reason and a time to look again.
@@ -87,6 +87,12 @@ def _place_faults(table: Table, entry: Entry) -> Iterator[str]:
         yield f"{name} needs one of {wanted} and was granted {entry.places}"
     if is_picked and entry.held_at is None:
         yield f"{name} waits for {entry.places} although any of {wanted} would do"
+    if entry.unbound is not None:
+        (place,) = wanted
+        if entry.ref.is_any or place not in entry.unbound.groups:
+            yield f"{name} is bound to {place}, which is none of {entry.unbound.groups}"
+        if not table.group(place).is_present:
+            yield f"{name} is bound to {place}, which is lost with what it kept there"
     for other in set(wanted) - set(entry.places):
         if name in table.group(other).queue:
             yield f"{name} queues at {other} although it has {entry.places}"

@@ -104,6 +104,9 @@ class Entry:
     longest_overtaker_ticks: int = 0
     num_yields: int = 0
     """Times it gave its groups up in the middle."""
+    unbound: FunctionRef | None = None
+    """Itself as it would be without what it kept on one of its groups when it yielded there; None
+    unless any of several would do otherwise."""
     asked_at: int | None = None
     """Tick it was told to yield at."""
     history: deque[tuple[int, Step]] = field(default_factory=lambda: deque(maxlen=HISTORY_LENGTH))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter, OrderedDict
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from solver.dispatch.events import DispatchPlan, FunctionRef
 from solver.dispatch.lifecycle import Entry, Stage, Step
@@ -126,13 +126,11 @@ class Table:
                 f"function {ref.id!r} of job {ref.job!r} names groups {ref.groups}: "
                 "name at least one group, and each once"
             )
-        if ref.is_any and ref.is_yieldable:
-            raise DispatchError(
-                f"function {ref.id!r} of job {ref.job!r} may run on any of {ref.groups} and yield: "
-                "what it keeps when it yields lies on one group; name that group, or let it run on"
-            )
         earlier = self.alive.get(ref.id) or self._departed.get(ref.id)
-        entry = Entry(ref, self._num_ready + 1, ref.groups, ready_at=now)
+        bound = self._bound(ref, earlier)
+        entry = Entry(bound, self._num_ready + 1, bound.groups, ready_at=now)
+        if bound is not ref:
+            entry.unbound = ref
         if earlier is not None:
             entry.stage, entry.history = earlier.stage, earlier.history
             entry.num_yields = earlier.num_yields
@@ -198,6 +196,26 @@ class Table:
         if step is Step.YIELDED:
             entry.num_yields += 1
 
+    def unbind(self, name: str) -> list[str]:
+        """What was bound to a group by what it kept there loses that with the group.
+
+        It queues at all its groups again, to run from its beginning. Returns those groups.
+        """
+        dirty: list[str] = []
+        for entry in list(self.group(name).queue.values()):
+            ref = entry.unbound
+            if ref is None:
+                continue
+            whole_ticks = ref.served_ticks + ref.duration_ticks
+            entry.ref = replace(ref, duration_ticks=whole_ticks, served_ticks=0)
+            entry.unbound, entry.places = None, ref.groups
+            for group in self.groups_of(entry):
+                group.queue[ref.id] = entry
+                # It keeps its age among those that queue there already.
+                group.queue = dict(sorted(group.queue.items(), key=lambda item: item[1].order))
+            dirty.extend(ref.groups)
+        return dirty
+
     def is_placeable(self, entry: Entry) -> bool:
         """Whether all its groups are there, or one where any will do."""
         enough = any if entry.ref.is_any else all
@@ -208,6 +226,15 @@ class Table:
         group = self.groups.get(name)
         if group is not None and not group.is_present and not group.queue:
             del self.groups[name]
+
+    def _bound(self, ref: FunctionRef, earlier: Entry | None) -> FunctionRef:
+        """The function bound to the group that keeps what it did before it yielded, if one does."""
+        if not ref.is_any or earlier is None or earlier.stage is not Stage.YIELDED:
+            return ref
+        (place,) = earlier.places
+        if place not in ref.groups or not self.group(place).is_present:
+            return ref
+        return replace(ref, groups=earlier.places, is_any=False)
 
     def _settle_on(self, entry: Entry, asking: Group) -> None:
         for group in self.groups_of(entry):

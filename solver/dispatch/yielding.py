@@ -62,11 +62,34 @@ class YieldRule:
             return None
         if holder.started_at is None or waiting.ref.job == ref.job:
             return None
-        expected = ref.served_ticks + ref.duration_ticks
-        begun = holder.started_at - ref.served_ticks
-        first = max(ref.served_ticks + self.quantum_ticks, math.ceil(self.patience * expected))
+        return self.moment(
+            ref.served_ticks + ref.duration_ticks,
+            ref.served_ticks,
+            waiting.ref.duration_ticks + ref.swap_ticks,
+            started=holder.started_at,
+            now=now,
+        )
+
+    def moment(self, expected: int, served: int, other: int, *, started: int, now: int) -> int:
+        """First tick, now or later, at which a function has held its group long enough to yield.
+
+        Parameters
+        ----------
+        expected
+            Its expected length.
+        served
+            What it took in earlier leases.
+        other
+            What the waiting one is expected to take, with the swap back.
+        started
+            Tick its lease began.
+        now
+            Tick.
+        """
+        begun = started - served
+        first = max(served + self.quantum_ticks, math.ceil(self.patience * expected))
         age = max(first, now - begun)
-        needed = self.gain * (waiting.ref.duration_ticks + ref.swap_ticks)
+        needed = self.gain * other
         if rest_ticks(expected, age) >= needed:
             return begun + age
         return begun + max(age, math.ceil(needed / TAIL_SHARE))

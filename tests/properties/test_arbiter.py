@@ -137,7 +137,7 @@ class Cluster(RuleBasedStateMachine):
             self.num_functions,
             tuple(groups),
             duration,
-            is_yieldable=is_yieldable and not is_any,
+            is_yieldable=is_yieldable,
             is_any=is_any,
         )
         self.queued[name] = self.wanted[name] = ref
@@ -170,8 +170,10 @@ class Cluster(RuleBasedStateMachine):
         ref = self.granted[name]
         self.free(name)
         self.send(Yielded(name))
-        self.queued[name] = replace(ref, served_ticks=ref.served_ticks + served)
-        self.send(Ready(self.queued[name]))
+        wanted = replace(self.wanted[name], served_ticks=ref.served_ticks + served)
+        # Only the group that keeps what it did will do from now on.
+        self.queued[name] = replace(wanted, groups=ref.groups, is_any=False)
+        self.send(Ready(wanted))
 
     @precondition(lambda self: self.queued or set(self.granted) - self.started)
     @rule(data=st.data())
@@ -193,6 +195,10 @@ class Cluster(RuleBasedStateMachine):
         lost = [name for name, ref in self.granted.items() if group in ref.groups]
         for name in lost:
             self.free(name)
+        for name in self.queued:
+            if self.wanted[name].is_any and self.queued[name].groups == (group,):
+                # What it kept is lost, so that any group will do again.
+                self.queued[name] = self.wanted[name]
         self.send(GroupLost(group))
         for name in lost:
             # The worker's last word comes late, then the function is ready again.

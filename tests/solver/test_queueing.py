@@ -11,6 +11,7 @@ from solver.dispatch.rules import FirstReady, LargestLagFirst, ShortestFirst
 from solver.policies import keep_group
 from solver.queueing import Turn, queue_ends
 from solver.simulate import Handoff, simulate
+from solver.trace import Outcome
 from solver.workloads import Phase, Role
 from tests.solver.sharing import COLOCATED, POOL, SPLIT, loop
 
@@ -101,4 +102,18 @@ def test_keeping_the_group_takes_about_the_time_it_takes_under_the_arbiter():
     for job, ends in zip(compiled, queue_ends(compiled, 5000.0, is_kept=True), strict=True):
         assert ends[-1] / len(ends) == pytest.approx(
             slow.finished_ticks[job.name] / slow.iterations[job.name], rel=0.03
+        )
+
+
+@pytest.mark.parametrize("market", [COLOCATED, SPLIT, replace(SPLIT, max_seats=2)])
+def test_with_yields_it_takes_about_the_time_it_takes_under_the_arbiter(market):
+    market = replace(market, is_yielding=True)
+    jobs = [loop(f"j{i}", 20 + 60 * i, 10 + 10 * i, cv=0.4) for i in range(4)]
+    num = 1 if market.max_seats == 1 else 2
+    compiled = make_cell(market, jobs, num_rollout=num, num_train=num).compile(1, 40_000.0)
+    slow = simulate(compiled, None, FirstReady(), until_s=40_000.0)
+    assert any(record.outcome is Outcome.YIELDED for record in slow.records)
+    for job, ends in zip(compiled, queue_ends(compiled, 40_000.0), strict=True):
+        assert ends[-1] / len(ends) == pytest.approx(
+            slow.finished_ticks[job.name] / slow.iterations[job.name], rel=0.05
         )

@@ -316,7 +316,6 @@ def test_a_withdrawn_function_frees_its_place():
         ((), GroupLost("group-1")),
         ((), Ready(FunctionRef("x", "a", "roll", 0, (), 1))),
         ((), Ready(FunctionRef("x", "a", "roll", 0, ("group-0", "group-0"), 1))),
-        ((), Ready(FunctionRef("x", "a", "roll", 0, ("group-0",), 1, True, is_any=True))),
     ],
 )
 def test_an_illegal_event_raises_and_changes_nothing(steps, event):

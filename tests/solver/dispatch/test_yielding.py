@@ -131,3 +131,68 @@ def test_a_function_past_its_expected_length_is_expected_to_take_ever_longer():
 def test_a_rule_out_of_range_is_refused(wrong):
     with pytest.raises(ProblemError, match="yield rule"):
         YieldRule(**wrong)
+
+
+PAIR = ("group-0", "group-1")
+
+
+def pooled(ref, **changes):
+    return replace(ref, groups=PAIR, is_any=True, **changes)
+
+
+@pytest.fixture
+def pool(send):
+    """The same with a second group, which another long function holds; any will do for all."""
+    send(Ended("a"), 0)
+    send(GroupAdded("group-1"), 0)
+    for name in ("a", "c"):
+        send(Ready(pooled(LONG, id=name, job=name)), 0)
+        send(Started(name), 0)
+    return send
+
+
+def asked(out):
+    return [(i.id, i.groups) for i in out if isinstance(i, Yield)]
+
+
+def granted(out):
+    return [(i.id, i.groups) for i in out if isinstance(i, Admit)]
+
+
+def test_only_one_of_several_yields_to_what_any_group_will_do_for(pool):
+    assert asked(pool(Ready(pooled(SHORT)), 200)) == [("a", ("group-0",))]
+    assert asked(pool(Woke(), 300)) == []
+    assert granted(pool(Yielded("a"), 310)) == [("b", ("group-0",))]
+    assert asked(pool(Ready(pooled(SHORT, id="d", job="d")), 320)) == [("c", ("group-1",))]
+
+
+def test_what_yielded_goes_on_where_it_is_kept_although_another_group_is_free(pool):
+    pool(Ready(pooled(SHORT)), 200)
+    pool(Yielded("a"), 210)
+    pool(Ready(pooled(LONG, duration_ticks=790, served_ticks=210)), 210)
+    assert granted(pool(Ended("c"), 220)) == []
+    assert pool.arbiter.waiting(220)[0].groups == ("group-0",)
+    assert granted(pool(Ended("b"), 300)) == [("a", ("group-0",))]
+    pool(Started("a"), 301)
+    pool(Ended("a"), 400)
+    # The next of the job is bound to nothing.
+    pool(Ready(pooled(SHORT)), 410)
+    assert granted(pool(Ready(pooled(LONG, id="a1")), 411)) == [("a1", ("group-1",))]
+
+
+def test_what_loses_what_it_kept_runs_on_any_group_from_its_beginning(pool):
+    pool(Ready(pooled(SHORT)), 200)
+    pool(Yielded("a"), 210)
+    pool(Ready(pooled(LONG, duration_ticks=790, served_ticks=210)), 210)
+    pool(GroupLost("group-0"), 220)
+    assert granted(pool(Ended("c"), 230)) == [("a", ("group-1",))]
+    function = pool.arbiter.holder("group-1").function
+    assert (function.duration_ticks, function.served_ticks) == (1000, 0)
+
+
+def test_what_comes_back_after_its_group_is_lost_is_not_bound_to_it(pool):
+    pool(Ready(pooled(SHORT)), 200)
+    pool(Yielded("a"), 210)
+    pool(GroupLost("group-0"), 211)
+    pool(Ready(pooled(LONG)), 212)
+    assert granted(pool(Ended("c"), 230)) == [("a", ("group-1",))]
