@@ -58,9 +58,9 @@ class Case:
     prices: Mapping[str, float]
     """Baseline → price of one job's own groups: ``split`` and ``colocated``."""
     ways: tuple[Way, ...]
+    """Dispatches of ours; the better one on planning seeds is used."""
     steps_factor: int = 1
     """Rounds of search, relative to other cases: where cells are larger, there are more of them."""
-    """Dispatches of ours; the better one on planning seeds is used."""
 
     @property
     def key(self) -> str:
@@ -212,6 +212,12 @@ def _memory(shapes: Shapes) -> int:
 def asynchronous(case: Case) -> Case:
     """The same with rollouts one iteration ahead of training."""
     return replace(case, market=replace(case.market, staleness=1), steps_factor=1)
+
+
+def with_yields(case: Case) -> Case:
+    """The same where rollouts give their group up in mid-sample, as the runtime's rule says."""
+    market = replace(case.market, is_yielding=True)
+    return replace(case, name=f"{case.name}_with_yields", market=market)
 
 
 @dataclass(frozen=True, slots=True)

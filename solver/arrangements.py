@@ -130,7 +130,16 @@ class Cell:
         staleness, is_yielding = self.market.staleness, self.market.is_yielding
         seats = zip(self.jobs, self.rollout_groups, self.train_groups, strict=True)
         return [
-            _compile(job, rollout, train, staleness, is_yielding, seed, horizon_s, tail)
+            _compile(
+                job,
+                rollout,
+                train,
+                staleness,
+                is_yielding,
+                seed,
+                _enough(job, horizon_s, staleness),
+                tail,
+            )
             for job, rollout, train in seats
         ]
 
@@ -185,6 +194,7 @@ def _seats(
     """
     is_pooled = market.max_seats > 1 and count > 1
     here: list[list[int]] = [[] for _ in range(count)]
+    used_bytes = [0] * count
 
     def crowd(index: int, place: int) -> tuple[bool, float]:
         met = [loads[i] for i in here[place] if set(apart[i]) & set(apart[index])]
@@ -192,7 +202,13 @@ def _seats(
         return not fits(index, place), load
 
     def fits(index: int, place: int) -> bool:
-        return has_room(market, (jobs[i] for i in (*here[place], index)))
+        total, memory = used_bytes[place] + jobs[index].memory_bytes, market.memory_bytes
+        return len(here[place]) < market.max_jobs and (memory is None or total <= memory)
+
+    def seat(index: int, places: Iterable[int]) -> None:
+        place = min(places, key=partial(crowd, index))
+        here[place].append(index)
+        used_bytes[place] += jobs[index].memory_bytes
 
     def rank(index: int) -> tuple[float, float, str]:
         bytes_first = -jobs[index].memory_bytes if is_pooled else 0
@@ -200,12 +216,12 @@ def _seats(
 
     order = sorted(range(len(jobs)), key=rank)
     for index in order:
-        here[min(range(count), key=partial(crowd, index))].append(index)
+        seat(index, range(count))
     for num_seats in range(1, market.max_seats if is_pooled else 1):
         for index in reversed(order):
             open_places = [p for p in range(count) if index not in here[p] and fits(index, p)]
             if open_places and sum(index in place for place in here) == num_seats:
-                here[min(open_places, key=partial(crowd, index))].append(index)
+                seat(index, open_places)
     return tuple(
         tuple(f"{kind}-{place}" for place in range(count) if index in here[place])
         for index in range(len(jobs))
@@ -220,7 +236,7 @@ def _compile(
     staleness: int,
     is_yielding: bool,
     seed: int,
-    horizon_s: float,
+    iterations: int,
     tail: Tail,
 ) -> SimJob:
     if not rollout_groups and staleness:
@@ -231,7 +247,6 @@ def _compile(
         Role.TRAIN: train_groups,
         Role.NONE: (),
     }
-    iterations = _enough(job, horizon_s, staleness)
     held = [place for place, phase in enumerate(job.phases) if groups[phase.role]]
     count = len(job.phases)
     # A loop may begin with phases that hold no group: they follow the last op of the pass before.
@@ -273,8 +288,14 @@ def _op(
 
 
 def _enough(job: Workload, horizon_s: float, staleness: int) -> int:
-    """Iterations that outlast the horizon even if every one comes out short."""
+    """Iterations that outlast the horizon even if every one comes out short.
+
+    They are few different numbers, so that a job is compiled once for many horizons: more
+    iterations continue the same draws.
+    """
     shortest_s = job.mean_s
     if staleness:
         shortest_s = max(job.role_s(Role.TRAIN), job.mean_s - job.role_s(Role.TRAIN))
-    return int(1.15 * horizon_s / shortest_s) + 12
+    least = int(1.15 * horizon_s / shortest_s) + 12
+    step = 1 << max(least.bit_length() - 2, 0)
+    return -(-least // step) * step

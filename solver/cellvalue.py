@@ -15,6 +15,14 @@ from solver.scoring import Dispatch, alone_ticks, horizon_s, score_cell, toleran
 from solver.workloads import Role, Workload
 
 
+SCREEN_SHARE = 0.2
+"""Share of the time of a valuation after which most cells can be told to be worth too little."""
+SCREEN_LEEWAY = 0.25
+"""Share by which slowdowns may still exceed their limits by then."""
+SCREEN_SLACK = 0.03
+"""Share of the jobs' own price by which what a cell is worth may still change after that."""
+
+
 @dataclass(frozen=True, slots=True)
 class Effort:
     """How hard to search; the same effort and seed give the same answer."""
@@ -29,6 +37,10 @@ class Effort:
     """Noise seeds that value a cell."""
     confirm_seeds: tuple[int, ...] = (10_001, 10_002)
     """Noise seeds that confirm a cell."""
+    sound_seeds: tuple[int, ...] = (10_001, 10_002, 10_003)
+    """Noise seeds of the longer quick looks before that."""
+    sound_cycles: int = 60
+    """Iterations of the slowest job in those."""
     confirm_cycles: int = 40
     """Iterations of the slowest job that confirm a cell."""
     turn: Turn = Turn.FIRST_READY
@@ -69,20 +81,35 @@ class Option:
     """No schedule does more work."""
     _value: Value | None = None
     _is_valued: bool = False
+    _glimpse: Value | None = None
+    _is_glimpsed: bool = False
 
     def least(self, theta: float) -> float:
         """No schedule is worth less than this above its price."""
         return self.price - theta * self.most_work
 
+    def promises(self, market: Market, effort: Effort, theta: float, cutoff: float) -> bool:
+        """Whether the beginning of a look does not yet rule out that it is below the cutoff."""
+        if self._is_valued:
+            return True
+        if not self._is_glimpsed:
+            self._is_glimpsed = True
+            cell = self._cell(market)
+            if cell.fits():
+                self._glimpse = appraise(cell, effort, SCREEN_SHARE, SCREEN_LEEWAY)
+        slack = SCREEN_SLACK * market.dedicated_price * len(self.jobs)
+        return self._glimpse is not None and self._glimpse.reduced(theta) < cutoff + slack
+
     def value(self, market: Market, effort: Effort) -> Value | None:
         """Its value, found when it is first asked for; None if a job exceeds its limit."""
         if not self._is_valued:
             self._is_valued = True
-            cell = make_cell(
-                market, self.jobs, num_rollout=self.num_rollout, num_train=self.num_train
-            )
+            cell = self._cell(market)
             self._value = appraise(cell, effort) if cell.fits() else None
         return self._value
+
+    def _cell(self, market: Market) -> Cell:
+        return make_cell(market, self.jobs, num_rollout=self.num_rollout, num_train=self.num_train)
 
 
 @dataclass(slots=True, eq=False)
@@ -113,6 +140,8 @@ class Sizing:
                 break
             if (key, option.num_rollout, option.num_train) in self.banned:
                 continue
+            if not option.promises(self.market, self.effort, theta, cutoff):
+                continue
             value = option.value(self.market, self.effort)
             if value is not None and value.reduced(theta) < cutoff:
                 found, cutoff = value, value.reduced(theta)
@@ -129,15 +158,29 @@ def shape(cell: Cell) -> Shape:
     return frozenset(j.name for j in cell.jobs), cell.num_rollout if is_split else 1, cell.num_train
 
 
-def appraise(cell: Cell, effort: Effort) -> Value | None:
-    """Work of a cell by the quick look; None if a job exceeds its limit less the margin."""
+def appraise(
+    cell: Cell, effort: Effort, share: float = 1.0, leeway: float = 0.0
+) -> Value | None:
+    """Work of a cell by the quick look; None if a job exceeds its limit less the margin.
+
+    Parameters
+    ----------
+    cell
+        The cell.
+    effort
+        How long and under which draws to look.
+    share
+        Share of that time to look.
+    leeway
+        Share by which slowdowns may exceed what they otherwise may.
+    """
     until_s = horizon_s(cell, effort.cycles)
     mean = dict.fromkeys((job.name for job in cell.jobs), 0.0)
     for seed in effort.seeds:
         compiled = cell.compile(seed, until_s)
         found = queue_ends(
             compiled,
-            until_s,
+            share * until_s,
             turn=effort.turn,
             is_kept=effort.is_kept,
             tolerances=tolerances(cell.jobs),
@@ -147,7 +190,8 @@ def appraise(cell: Cell, effort: Effort) -> Value | None:
                 return None
             alone = alone_ticks(job, cell.market)[len(ends) - 1]
             mean[job.name] += ends[-1] / alone / len(effort.seeds)
-    limits = {job.name: job.slowdown_limit * (1 - effort.margin) for job in cell.jobs}
+    most = (1 - effort.margin) * (1 + leeway)
+    limits = {job.name: job.slowdown_limit * most for job in cell.jobs}
     if any(mean[name] > limit for name, limit in limits.items()) and len(cell.jobs) > 1:
         return None
     return Value(cell, sum(1 / max(slowdown, 1.0) for slowdown in mean.values()))
@@ -160,9 +204,9 @@ def alone(market: Market, job: Workload) -> Value:
 
 def holds_quickly(cell: Cell, effort: Effort) -> bool:
     """Whether every job keeps its limit, with half the margin, by longer quick looks."""
-    longer = replace(effort, cycles=effort.confirm_cycles, margin=effort.margin / 2)
+    longer = replace(effort, cycles=effort.sound_cycles, margin=effort.margin / 2)
     return all(
-        appraise(cell, replace(longer, seeds=(seed,))) is not None for seed in effort.confirm_seeds
+        appraise(cell, replace(longer, seeds=(seed,))) is not None for seed in effort.sound_seeds
     )
 
 

@@ -29,6 +29,7 @@ from benchmarks.saving_cases import (
     saving_vs_async,
     score_dispatch,
     score_policy,
+    with_yields,
 )
 from benchmarks.side_by_side import run_parts
 from plexrl.cli.shapes import published_shapes
@@ -66,6 +67,10 @@ def run(quick: bool, progress: Progress) -> BenchmarkResult:
         for seed in size.peer_seeds:
             part = partial(plan_ours, case, size, seed, is_by_price=True)
             parts[f"{case.key} hourly {seed}"] = part
+    yielding = [with_yields(case) for case in singles[:4]]
+    for case in yielding:
+        for seed in size.peer_seeds:
+            parts[f"{case.key} ours {seed}"] = partial(plan_ours, case, size, seed)
     planned = run_parts(parts, progress)
     rows = [_best([c for c in pools if c.name == f"plexrl_{n}"], size, planned) for n in POOL_SIZES]
     rows += singles
@@ -77,6 +82,8 @@ def run(quick: bool, progress: Progress) -> BenchmarkResult:
         peers |= _peers(case, size, others)
     for case in singles[:2]:
         figures |= _hourly(case, size, planned)
+    for case in yielding:
+        figures |= _savings(case, size.peer_seeds, planned)
     found = [entry.score for entry in planned.values()]
     figures["slo_attainment_min"] = min(score.attainment for score in found)
     figures["worst_slowdown_to_limit"] = max(score.worst for score in found)
@@ -133,17 +140,9 @@ def _rows(
 ) -> dict[str, float]:
     """Ours against each baseline."""
     name, ours = case.name, _ours(case, size, planned)
-    vs = {
-        base: fmean(entry.score.saving(price) for entry in ours)
-        for base, price in case.prices.items()
-    }
-    figures = {f"{name}_saving_vs_{base}": value for base, value in vs.items()}
+    figures = _savings(case, size.seeds, planned)
     stale = [others[f"{case.key} async {seed}"] for seed in size.peer_seeds]
     figures[f"{name}_saving_vs_async"] = fmean(stale)
-    if name.startswith("rollmux"):
-        figures[f"{name}_saving_vs_disaggregated"] = vs["split"]
-    else:
-        figures[f"{name}_saving"] = vs["colocated" if case.is_colocated else "split"]
     for base, price in case.prices.items():
         limits = [limit(case, size.jobs(case, seed), price) for seed in size.seeds]
         figures[f"{name}_limit_vs_{base}"] = fmean(limits)
@@ -153,6 +152,21 @@ def _rows(
     heavy: list[FleetScore] = [others[f"{case.key} heavy {seed}"] for seed in size.peer_seeds]
     figures[f"{name}_saving_heavy_tail"] = fmean(s.saving(case.own_price) for s in heavy)
     figures[f"{name}_slo_attainment_heavy_tail"] = fmean(s.attainment for s in heavy)
+    return figures
+
+
+def _savings(case: Case, seeds: Sequence[int], planned: Mapping[str, Planned]) -> dict[str, float]:
+    """Ours against groups of its own for each job, by what those are."""
+    ours = [planned[f"{case.key} ours {seed}"] for seed in seeds]
+    vs = {
+        base: fmean(entry.score.saving(price) for entry in ours)
+        for base, price in case.prices.items()
+    }
+    figures = {f"{case.name}_saving_vs_{base}": value for base, value in vs.items()}
+    if case.name.startswith("rollmux"):
+        figures[f"{case.name}_saving_vs_disaggregated"] = vs["split"]
+    else:
+        figures[f"{case.name}_saving"] = vs["colocated" if case.is_colocated else "split"]
     return figures
 
 
