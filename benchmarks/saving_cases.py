@@ -11,8 +11,6 @@ from solver.arrangements import Arrangement, Cell, Market
 from solver.policies import (
     Policy,
     keep_group,
-    keep_group_lag_first,
-    planned_order,
     shortest_first,
 )
 from solver.queueing import Turn
@@ -122,7 +120,6 @@ MAX_SEATS = 4
 """Groups of a kind that may keep a copy of one job's state, as far as their memory goes."""
 SHORTEST_FIRST = Way(shortest_first, Turn.SHORTEST_FIRST)
 KEEP_GROUP = Way(keep_group, is_kept=True)
-KEEP_GROUP_LAG_FIRST = Way(keep_group_lag_first, Turn.LAG_FIRST, is_kept=True)
 
 
 def pool_case(shapes: Shapes, size: str, most: int) -> Case:
@@ -176,14 +173,13 @@ def colocated_case(shapes: Shapes, name: str) -> Case:
             1.0,
             memory_bytes=_memory(shapes),
             max_jobs=shapes["suites"]["groups"]["max_jobs"],
+            # Agents' rollouts are short between their tools: they gain nothing from yielding.
+            is_yielding=name == "mixed",
         ),
         draw=lambda seed, count: suite(shapes, seed, num_jobs=count),
         num_jobs=64,
         prices={"split": 2.0, "colocated": 1.0},
-        ways=(
-            Way(planned_order, margin=AGENTS_MARGIN),
-            replace(KEEP_GROUP_LAG_FIRST, margin=AGENTS_MARGIN),
-        ),
+        ways=(replace(SHORTEST_FIRST, margin=AGENTS_MARGIN),),
     )
 
 
@@ -214,10 +210,14 @@ def asynchronous(case: Case) -> Case:
     return replace(case, market=replace(case.market, staleness=1), steps_factor=1)
 
 
-def with_yields(case: Case) -> Case:
-    """The same where rollouts give their group up in mid-sample, as the runtime's rule says."""
-    market = replace(case.market, is_yielding=True)
-    return replace(case, name=f"{case.name}_with_yields", market=market)
+def other_yields(case: Case) -> Case:
+    """The same with rollouts that give their group up in mid-sample, or without where it has them.
+
+    Where they do, the runtime's rule says when.
+    """
+    name = f"{case.name}_{'without' if case.market.is_yielding else 'with'}_yields"
+    market = replace(case.market, is_yielding=not case.market.is_yielding)
+    return replace(case, name=name, market=market)
 
 
 @dataclass(frozen=True, slots=True)

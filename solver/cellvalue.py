@@ -14,7 +14,6 @@ from solver.queueing import Turn, queue_ends
 from solver.scoring import Dispatch, alone_ticks, horizon_s, score_cell, tolerances
 from solver.workloads import Role, Workload
 
-
 SCREEN_SHARE = 0.2
 """Share of the time of a valuation after which most cells can be told to be worth too little."""
 SCREEN_LEEWAY = 0.25
@@ -158,9 +157,7 @@ def shape(cell: Cell) -> Shape:
     return frozenset(j.name for j in cell.jobs), cell.num_rollout if is_split else 1, cell.num_train
 
 
-def appraise(
-    cell: Cell, effort: Effort, share: float = 1.0, leeway: float = 0.0
-) -> Value | None:
+def appraise(cell: Cell, effort: Effort, share: float = 1.0, leeway: float = 0.0) -> Value | None:
     """Work of a cell by the quick look; None if a job exceeds its limit less the margin.
 
     Parameters

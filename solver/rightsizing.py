@@ -41,7 +41,8 @@ CHOICE_DETERMINISTIC_S = 2.0
 REPAIR_DETERMINISTIC_S = 2.0
 """The same for a choice that changes another one."""
 CHOICE_S = 300.0
-"""Wall time that stops a choice in any case: far above what its own seconds take on a busy machine,\nso that the answer does not depend on the load."""
+"""Wall time that stops a choice in any case: far above what its own seconds take on a busy machine,
+so that the answer does not depend on the load."""
 _UNSERVED = 1_000 * MILLION
 
 Ids = tuple[int, ...]

@@ -23,13 +23,13 @@ from benchmarks.saving_cases import (
     colocated_case,
     limit,
     memory_case,
+    other_yields,
     plan_ours,
     pool_case,
     rollmux_case,
     saving_vs_async,
     score_dispatch,
     score_policy,
-    with_yields,
 )
 from benchmarks.side_by_side import run_parts
 from plexrl.cli.shapes import published_shapes
@@ -67,7 +67,7 @@ def run(quick: bool, progress: Progress) -> BenchmarkResult:
         for seed in size.peer_seeds:
             part = partial(plan_ours, case, size, seed, is_by_price=True)
             parts[f"{case.key} hourly {seed}"] = part
-    yielding = [with_yields(case) for case in singles[:4]]
+    yielding = [other_yields(case) for case in (singles[0], *singles[2:4])]
     for case in yielding:
         for seed in size.peer_seeds:
             parts[f"{case.key} ours {seed}"] = partial(plan_ours, case, size, seed)

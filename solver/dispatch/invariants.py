@@ -13,10 +13,10 @@ def check(table: Table, max_overtaken: int, max_yields: int) -> None:
     """Check the table.
 
     One lease per group; a gang has all its groups or none, and where any will do exactly one, which
-    was free; what yielded where any would do is bound to a group that is there; grants are ordered alike on all groups (so no two gangs wait for each other); nothing
-    is overtaken more than `max_overtaken` times in each of its waits, of which yielding adds at
-    most `max_yields`;
-    a group that stands idle with work has a reason and a time to look again.
+    was free; what yielded where any would do is bound to a group that is there; grants are ordered
+    alike on all groups (so no two gangs wait for each other); nothing is overtaken more than
+    `max_overtaken` times in each of its waits, of which yielding adds at most `max_yields`; a group
+    that stands idle with work has a reason and a time to look again.
 
     Raises
     ------
