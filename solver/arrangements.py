@@ -210,11 +210,8 @@ def _seats(
         here[place].append(index)
         used_bytes[place] += jobs[index].memory_bytes
 
-    def rank(index: int) -> tuple[float, float, str]:
-        bytes_first = -jobs[index].memory_bytes if is_pooled else 0
-        return bytes_first, -loads[index], jobs[index].name
-
-    order = sorted(range(len(jobs)), key=rank)
+    sizes = [job.memory_bytes if is_pooled else 0 for job in jobs]
+    order = sorted(range(len(jobs)), key=lambda i: (-sizes[i], -loads[i], jobs[i].name))
     for index in order:
         seat(index, range(count))
     for num_seats in range(1, market.max_seats if is_pooled else 1):

@@ -59,18 +59,12 @@ def run(quick: bool, progress: Progress) -> BenchmarkResult:
         colocated_case(shapes, "mixed"),
         memory_case(shapes),
     ]
-    parts: Parts = {}
-    for case in [*pools, *singles]:
-        for seed in size.seeds:
-            parts[f"{case.key} ours {seed}"] = partial(plan_ours, case, size, seed)
-    for case in singles[:2]:
-        for seed in size.peer_seeds:
-            part = partial(plan_ours, case, size, seed, is_by_price=True)
-            parts[f"{case.key} hourly {seed}"] = part
     yielding = [other_yields(case) for case in (singles[0], *singles[2:4])]
-    for case in yielding:
-        for seed in size.peer_seeds:
-            parts[f"{case.key} ours {seed}"] = partial(plan_ours, case, size, seed)
+    parts = {
+        **_our_parts([*pools, *singles], size, size.seeds),
+        **_our_parts(yielding, size, size.peer_seeds),
+        **_our_parts(singles[:2], size, size.peer_seeds, is_by_price=True),
+    }
     planned = run_parts(parts, progress)
     rows = [_best([c for c in pools if c.name == f"plexrl_{n}"], size, planned) for n in POOL_SIZES]
     rows += singles
@@ -88,6 +82,18 @@ def run(quick: bool, progress: Progress) -> BenchmarkResult:
     figures["slo_attainment_min"] = min(score.attainment for score in found)
     figures["worst_slowdown_to_limit"] = max(score.worst for score in found)
     return BenchmarkResult("saving", figures, peers, SEED)
+
+
+def _our_parts(
+    cases: Sequence[Case], size: Size, seeds: Sequence[int], *, is_by_price: bool = False
+) -> Parts:
+    """Planning and scoring of ours."""
+    name = "hourly" if is_by_price else "ours"
+    return {
+        f"{case.key} {name} {seed}": partial(plan_ours, case, size, seed, is_by_price=is_by_price)
+        for case in cases
+        for seed in seeds
+    }
 
 
 def _ours(case: Case, size: Size, planned: Mapping[str, Planned]) -> list[Planned]:

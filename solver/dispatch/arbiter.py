@@ -238,7 +238,7 @@ class Arbiter:
         if holder is None or waiting is None or holder.asked_at is not None:
             return False
         due = self._yielding.due(holder, waiting, now)
-        if due is None or not self._makes_room(holder, waiting):
+        if due is None or not self._table.makes_room(holder, waiting):
             return False
         if due > now:
             if group.yield_at != due:
@@ -249,13 +249,6 @@ class Arbiter:
         holder.asked_at = now
         out.append(Yield(holder.ref.id, holder.places))
         return True
-
-    def _makes_room(self, holder: Entry, waiting: Entry) -> bool:
-        """Whether the holder's group is all the waiting one needs, and no other yields to it."""
-        if waiting.ref.is_any:
-            others = [group.holder for group in self._table.groups_of(waiting)]
-            return len(holder.places) == 1 and all(o is None or o.asked_at is None for o in others)
-        return len({*holder.places, *waiting.places}) == 1
 
     def _waiting(self, group: Group, now: int) -> Entry | None:
         """The function that would run next if the holder of the group left it now."""

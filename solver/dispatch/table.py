@@ -216,6 +216,13 @@ class Table:
             dirty.extend(ref.groups)
         return dirty
 
+    def makes_room(self, holder: Entry, waiting: Entry) -> bool:
+        """Whether the holder's group is all the waiting one needs, and no other yields to it."""
+        if waiting.ref.is_any:
+            others = [group.holder for group in self.groups_of(waiting)]
+            return len(holder.places) == 1 and all(o is None or o.asked_at is None for o in others)
+        return len({*holder.places, *waiting.places}) == 1
+
     def is_placeable(self, entry: Entry) -> bool:
         """Whether all its groups are there, or one where any will do."""
         enough = any if entry.ref.is_any else all
