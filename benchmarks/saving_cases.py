@@ -101,7 +101,7 @@ class Size:
 
 
 QUICK = Size(seeds=(0,), cycles=30, peer_cycles=8, steps=2, share_of_jobs=0.25)
-STEPS = 12
+STEPS = 10
 """Rounds of the search for cells in a full run: all suites end within ten minutes."""
 FULL = Size(
     seeds=(0, 1, 2, 3, 4),
@@ -116,6 +116,8 @@ POOL_NUM_JOBS = 32
 """Jobs of a draw that share training pools of one size."""
 # Agents wait for tools, whose lengths vary most: their means settle late.
 AGENTS_MARGIN = 0.04
+# Many jobs of a pooled cell come near their limits at once.
+POOLED_MARGIN = 0.03
 MAX_SEATS = 4
 """Groups of a kind that may keep a copy of one job's state, as far as their memory goes."""
 SHORTEST_FIRST = Way(shortest_first, Turn.SHORTEST_FIRST)
@@ -158,7 +160,7 @@ def rollmux_case(shapes: Shapes, *, is_uniform: bool) -> Case:
         ),
         num_jobs=shapes["suites"]["rollmux"]["jobs"],
         prices={"split": rollout + train, "colocated": train},
-        ways=(SHORTEST_FIRST,),
+        ways=(replace(SHORTEST_FIRST, margin=POOLED_MARGIN),),
         steps_factor=1 if is_uniform else 2,
     )
 
