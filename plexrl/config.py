@@ -90,8 +90,13 @@ class EngineConfig:
     """Device memory of one group for the states its engines hold, in bytes. When another engine
     needs room, those used longest ago give theirs back. None: all engines keep it, as on a device
     where all fit."""
+    ranks: int = 1
+    """Processes that hold a network of the torch engine together, each a share of weights,
+    gradients and moments. 1: on a CPU more of them gain memory at most, since each computes
+    with one thread and they exchange every layer."""
 
     def __post_init__(self) -> None:
+        _at_least("engines", self, ("ranks",), 1)
         _positive("engines", self, ("start_timeout_s", "call_timeout_s", "heartbeat_timeout_s"))
         if self.device_budget_bytes is not None:
             _at_least("engines", self, ("device_budget_bytes",), 1)

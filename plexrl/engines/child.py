@@ -104,15 +104,7 @@ class EngineChild:
             # The reply to an interrupted call would be taken for that of the next one.
             self._process.kill()
             raise
-        assert isinstance(reply, Reply)
-        if reply.error is not None:
-            raise reply.error
-        if reply.traceback:
-            raise EngineError(
-                f"{what} failed in engine process {self.pid} of {self.source.folder!r}:\n"
-                f"{reply.traceback}"
-            )
-        return reply.value
+        return self._result(reply, what)
 
     def tell(self, data: bytes) -> None:
         """Send one frame that has no reply, whatever runs; to a child that is gone, nothing."""
@@ -128,6 +120,20 @@ class EngineChild:
             if fd is not None:
                 send_fd(self._sock, fd)
         return receive(self._sock, deadline_s, silence_s)
+
+    def _result(self, reply: object, what: str) -> object:
+        assert isinstance(reply, Reply)
+        if isinstance(reply.error, EngineDiedError):
+            # It lost one of its ranks and ends by itself; until then it is as good as dead.
+            self.end()
+        if reply.error is not None:
+            raise reply.error
+        if reply.traceback:
+            raise EngineError(
+                f"{what} failed in engine process {self.pid} of {self.source.folder!r}:\n"
+                f"{reply.traceback}"
+            )
+        return reply.value
 
     def end(self) -> None:
         """End the process; any number of times, from any thread."""

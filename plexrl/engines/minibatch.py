@@ -16,6 +16,7 @@ import torch
 from dataflow.calls import TrainOptions
 from dataflow.samples import Sample
 from plexrl.engines.protocol import TrainBatch
+from plexrl.engines.ranks import Ranks
 from plexrl.engines.scoring import Row, row_of
 from plexrl.errors import EngineError
 
@@ -48,17 +49,49 @@ class Minibatch:
         if size is None or size >= len(self.rows):
             yield self
             return
-        old, reference = self.old_logprobs, self.reference_logprobs
         for start in range(0, len(self.rows), size):
-            cut = slice(start, start + size)
-            yield Minibatch(
-                self.rows[cut],
-                self.advantages[cut],
-                self.mask[cut],
-                self.rollout_logprobs[cut],
-                None if old is None else old[cut],
-                None if reference is None else reference[cut],
-            )
+            yield self.select(range(start, min(start + size, len(self.rows))))
+
+    def select(self, members: Sequence[int]) -> Minibatch:
+        """Some of the samples, by ascending place, as wide as the whole."""
+        if len(members) == len(self.rows):
+            return self
+        old, reference = self.old_logprobs, self.reference_logprobs
+        index = torch.tensor(members, dtype=torch.int64, device=self.mask.device)
+        return Minibatch(
+            tuple(self.rows[row] for row in members),
+            self.advantages[index],
+            self.mask[index],
+            self.rollout_logprobs[index],
+            None if old is None else old[index],
+            None if reference is None else reference[index],
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Share:
+    """What one rank computes of a minibatch."""
+
+    members: tuple[int, ...]
+    """Its rows, by their place in the minibatch; may be none."""
+    fillers: tuple[Row, ...]
+    """Rows computed for the form's sake: ranks that shard a network run equal forwards."""
+
+
+def share_of(rows: Sequence[Row], ranks: Ranks) -> Share:
+    """The share of a rank: of each padded length as many rows as any other rank."""
+    if ranks.count == 1:
+        return Share(tuple(range(len(rows))), ())
+    by_length: dict[int, list[int]] = {}
+    for index, row in enumerate(rows):
+        by_length.setdefault(row.padded_length, []).append(index)
+    members: list[int] = []
+    fillers: list[Row] = []
+    for found in by_length.values():
+        mine = found[ranks.index :: ranks.count]
+        members += mine
+        fillers += [rows[found[0]]] * (-(-len(found) // ranks.count) - len(mine))
+    return Share(tuple(sorted(members)), tuple(fillers))
 
 
 def minibatches(batch: TrainBatch, count: int, device: torch.device) -> list[Minibatch]:

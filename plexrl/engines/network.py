@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 import torch
@@ -18,7 +19,9 @@ from plexrl.engines.lora_network import (
     read_adapters,
     write_adapters,
 )
+from plexrl.engines.optimized import Optimized
 from plexrl.engines.protocol import ModelSource
+from plexrl.engines.ranks import ALONE
 from plexrl.errors import EngineError, ModelFolderError
 
 _ATTENTION_KINDS = {"full_attention", "sliding_attention"}
@@ -39,16 +42,8 @@ class Network:
     def __init__(self, source: ModelSource, device: torch.device) -> None:
         self.source = source
         self.device = device
-        self.model = _load_model(source.folder, source.head)
-        lora = source.lora
-        named = (
-            dict(self.model.named_parameters())
-            if lora is None
-            else add_adapters(self.model, source.folder, lora)
-        )
-        self.layout: StateLayout = pack(
-            state_slots({n: tuple(p.shape) for n, p in named.items()}, source.is_trainable)
-        )
+        self.ranks = ALONE
+        self.model, named, self.layout = build_model(source)
         self.flat = torch.zeros(self.layout.nbytes, dtype=torch.uint8, device=device)
         self.model.to(device)
         for slot in self.layout.role(ROLE_WEIGHTS):
@@ -60,8 +55,8 @@ class Network:
         self.grads = torch.zeros_like(self.weights) if source.is_trainable else None
         for parameter in named.values():
             parameter.requires_grad_(source.is_trainable)
-        if lora is not None:
-            self._fill(self.flat, fresh_adapters(self.shapes))
+        if source.lora is not None:
+            fill_slots(self.flat, self.layout, fresh_adapters(self.shapes))
         if self.grads is not None:
             grad_bytes = self.grads.view(torch.uint8)
             for slot in self.layout.role(ROLE_WEIGHTS):
@@ -87,7 +82,7 @@ class Network:
         EngineError
             The arena is smaller than the layout.
         """
-        source = self._arena_tensor(arena)
+        source = arena_tensor(arena, self.layout, self.source)
         self._reclaim()
         self.flat.copy_(source)
 
@@ -114,7 +109,7 @@ class Network:
         for tensor in self._own_tensors():
             tensor.untyped_storage().resize_(tensor.nbytes)
         if self.source.lora is not None:
-            stored = _load_model(self.source.folder, self.source.head).named_parameters()
+            stored = load_model(self.source.folder, self.source.head).named_parameters()
             values = {name: parameter.data for name, parameter in stored}
             for name, parameter in self.model.named_parameters():
                 if name in values:
@@ -137,9 +132,8 @@ class Network:
         EngineError
             The arena is smaller than the layout, or read-only.
         """
-        if arena.readonly:
-            raise EngineError("the arena to store into is read-only; give a writable one")
-        self._arena_tensor(arena).copy_(self.flat)
+        require_writable(arena, "store")
+        arena_tensor(arena, self.layout, self.source).copy_(self.flat)
 
     def read_folder(self, folder: str, arena: memoryview) -> None:
         """Write weights of a folder and a fresh optimizer into a writable arena.
@@ -149,65 +143,59 @@ class Network:
         ModelFolderError
             The folder's tensors are not those of this network.
         """
-        if arena.readonly:
-            raise EngineError("the arena to read into is read-only; give a writable one")
-        tensors = self._folder_tensors(folder)
-        target = self._arena_tensor(arena)
-        target.zero_()
-        self._fill(target, tensors)
+        require_writable(arena, "read")
+        tensors = folder_tensors(folder, self.source, self.shapes)
+        target = arena_tensor(arena, self.layout, self.source)
+        fill_slots(target, self.layout, tensors)
 
-    def _folder_tensors(self, folder: str) -> Mapping[str, torch.Tensor]:
-        """What version 0 holds: a folder's weights, or adapters, fresh ones over a base."""
-        lora = self.source.lora
-        if lora is not None:
-            if check_adapter_folder(folder, lora):
-                return read_adapters(folder, self.shapes)
-            check_folder(folder)
-            return fresh_adapters(self.shapes)
-        named = dict(_load_model(folder, self.source.head).named_parameters())
-        expected = self.shapes
-        found = {name: tuple(parameter.shape) for name, parameter in named.items()}
-        if found != expected:
-            wrong = min(set(found.items()) ^ set(expected.items()))
-            raise ModelFolderError(
-                f"model folder {folder!r} does not fit the network of {self.source.folder!r}: "
-                f"tensor {wrong[0]} with shape {wrong[1]} is in only one of them; give models of "
-                "one architecture the same config.json"
-            )
-        return {name: parameter.data for name, parameter in named.items()}
+    @contextmanager
+    def whole(self) -> Iterator[None]:
+        """All weights are at hand; here they always are."""
+        yield
 
-    def _fill(self, buffer: torch.Tensor, tensors: Mapping[str, torch.Tensor]) -> None:
-        for slot in self.layout.role(ROLE_WEIGHTS):
-            slot_view(buffer, slot).copy_(tensors[slot.name])
+    def optimized(self) -> list[Optimized]:
+        """All weights as one flat tensor, with both moments.
+
+        Raises
+        ------
+        EngineError
+            The network is frozen.
+        """
+        if self.grads is None:
+            raise frozen_error(self.source)
+        step = slot_view(self.flat, self.layout.slots[-1])
+        return [Optimized(self.weights, self.region(1), self.region(2), step)]
+
+    def zero_gradients(self) -> None:
+        """Forget the gradients."""
+        for gradient in self.gradients():
+            gradient.zero_()
+
+    def gradients(self) -> list[torch.Tensor]:
+        """Gradients of `optimized`."""
+        return [] if self.grads is None else [self.grads]
+
+    def snapshot(self) -> list[torch.Tensor]:
+        """Copy of the whole state."""
+        return [self.flat.clone()]
+
+    def restore(self, snapshot: Sequence[torch.Tensor]) -> None:
+        """Go back to a copy."""
+        self.flat.copy_(snapshot[0])
 
     def weights_sha256(self) -> str:
         """SHA-256 over names and bytes of the weights, in layout order."""
-        digest = hashlib.sha256()
-        for slot in self.layout.role(ROLE_WEIGHTS):
-            digest.update(slot.name.encode() + b"\0")
-            # A copy: memory that NumPy has seen can never be released.
-            part = self.flat[slot.offset : slot.offset + slot.nbytes].cpu().clone()
-            digest.update(part.numpy().data)
-        return digest.hexdigest()
+        slots = self.layout.role(ROLE_WEIGHTS)
+        return tensors_sha256((slot.name, slot_view(self.flat, slot)) for slot in slots)
 
     def export(self, folder: str) -> None:
         """Write configuration and weights as a Hugging Face folder, or adapters as one of peft."""
+        slots = self.layout.role(ROLE_WEIGHTS)
+        tensors = {slot.name: slot_view(self.flat, slot) for slot in slots}
         if self.source.lora is not None:
-            slots = self.layout.role(ROLE_WEIGHTS)
-            adapters = {slot.name: slot_view(self.flat, slot) for slot in slots}
-            write_adapters(folder, self.source.folder, self.source.lora, adapters)
+            export_tensors(folder, self.source, tensors)
             return
-        Path(folder).mkdir(parents=True, exist_ok=True)
-        state = {name: tensor.detach().cpu() for name, tensor in self.model.state_dict().items()}
-        self.model.save_pretrained(folder, state_dict=state)
-
-    def _arena_tensor(self, arena: memoryview) -> torch.Tensor:
-        if arena.nbytes < self.layout.nbytes:
-            raise EngineError(
-                f"an arena of {arena.nbytes} bytes is too small for a state of "
-                f"{self.source.folder!r}, which takes {self.layout.nbytes} bytes"
-            )
-        return torch.frombuffer(arena, dtype=torch.uint8, count=self.layout.nbytes)
+        _save_model(self.model, folder)
 
 
 def slot_view(buffer: torch.Tensor, slot: TensorSlot) -> torch.Tensor:
@@ -216,13 +204,132 @@ def slot_view(buffer: torch.Tensor, slot: TensorSlot) -> torch.Tensor:
     return raw.view(getattr(torch, slot.dtype)).view(slot.shape)
 
 
+def arena_tensor(arena: memoryview, layout: StateLayout, source: ModelSource) -> torch.Tensor:
+    """The bytes of an arena as a tensor that shares them.
+
+    Raises
+    ------
+    EngineError
+        The arena is smaller than the layout.
+    """
+    if arena.nbytes < layout.nbytes:
+        raise EngineError(
+            f"an arena of {arena.nbytes} bytes is too small for a state of {source.folder!r}, "
+            f"which takes {layout.nbytes} bytes"
+        )
+    return torch.frombuffer(arena, dtype=torch.uint8, count=layout.nbytes)
+
+
+def require_writable(arena: memoryview, what: str) -> None:
+    """Raise EngineError if an arena to store or read into cannot be written."""
+    if arena.readonly:
+        raise EngineError(f"the arena to {what} into is read-only; give a writable one")
+
+
+def fill_slots(
+    buffer: torch.Tensor, layout: StateLayout, tensors: Mapping[str, torch.Tensor]
+) -> None:
+    """Write weights and a fresh optimizer into a byte buffer of the layout."""
+    buffer.zero_()
+    for slot in layout.role(ROLE_WEIGHTS):
+        slot_view(buffer, slot).copy_(tensors[slot.name])
+
+
+def folder_tensors(
+    folder: str, source: ModelSource, shapes: Mapping[str, tuple[int, ...]]
+) -> Mapping[str, torch.Tensor]:
+    """What version 0 holds: a folder's weights, or adapters, fresh ones over a base.
+
+    Raises
+    ------
+    ModelFolderError
+        The folder's tensors do not have these shapes.
+    """
+    if source.lora is not None:
+        if check_adapter_folder(folder, source.lora):
+            return read_adapters(folder, shapes)
+        check_folder(folder)
+        return fresh_adapters(shapes)
+    named = dict(load_model(folder, source.head).named_parameters())
+    found = {name: tuple(parameter.shape) for name, parameter in named.items()}
+    if found != shapes:
+        wrong = min(set(found.items()) ^ set(shapes.items()))
+        raise ModelFolderError(
+            f"model folder {folder!r} does not fit the network of {source.folder!r}: "
+            f"tensor {wrong[0]} with shape {wrong[1]} is in only one of them; give models of "
+            "one architecture the same config.json"
+        )
+    return {name: parameter.data for name, parameter in named.items()}
+
+
+def tensors_sha256(tensors: Iterable[tuple[str, torch.Tensor]]) -> str:
+    """SHA-256 over names and bytes of tensors, in the order given."""
+    digest = hashlib.sha256()
+    for name, tensor in tensors:
+        digest.update(name.encode() + b"\0")
+        # A copy: memory that NumPy has seen can never be released.
+        digest.update(tensor.detach().cpu().clone().reshape(-1).numpy().data)
+    return digest.hexdigest()
+
+
+def export_tensors(folder: str, source: ModelSource, tensors: Mapping[str, torch.Tensor]) -> None:
+    """Write weights that no resident model holds whole, or adapters as a folder of peft."""
+    if source.lora is not None:
+        write_adapters(folder, source.folder, source.lora, tensors)
+        return
+    model = load_model(source.folder, source.head)
+    for name, parameter in model.named_parameters():
+        parameter.data.copy_(tensors[name])
+    _save_model(model, folder)
+
+
+def frozen_error(source: ModelSource) -> EngineError:
+    """A frozen network was to be trained."""
+    return EngineError(
+        f"model {source.folder!r} was loaded frozen and cannot be trained; declare it trainable"
+    )
+
+
+def build_model(
+    source: ModelSource,
+) -> tuple[PreTrainedModel, dict[str, torch.nn.Parameter], StateLayout]:
+    """The network of a folder, the parameters its states consist of by name, and their layout.
+
+    Raises
+    ------
+    ModelFolderError
+        The folder holds no usable model.
+    """
+    model = load_model(source.folder, source.head)
+    named = (
+        dict(model.named_parameters())
+        if source.lora is None
+        else add_adapters(model, source.folder, source.lora)
+    )
+    shapes = {name: tuple(parameter.shape) for name, parameter in named.items()}
+    return model, named, pack(state_slots(shapes, source.is_trainable))
+
+
+def _save_model(model: PreTrainedModel, folder: str) -> None:
+    Path(folder).mkdir(parents=True, exist_ok=True)
+    state = {name: tensor.detach().cpu() for name, tensor in model.state_dict().items()}
+    model.save_pretrained(folder, state_dict=state)
+
+
 def _weights_nbytes(layout: StateLayout) -> int:
     slots = layout.slots
     num_weights = len(layout.role(ROLE_WEIGHTS))
     return slots[num_weights].offset if num_weights < len(slots) else layout.nbytes
 
 
-def _load_model(folder: str, head: str) -> PreTrainedModel:
+def load_model(folder: str, head: str) -> PreTrainedModel:
+    """The network of a folder in float32, in evaluation mode.
+
+    Raises
+    ------
+    ModelFolderError
+        The folder holds no usable model.
+    """
     facts = check_folder(folder)
     is_critic = head == HEAD_VALUE
     kind = AutoModelForTokenClassification if is_critic else AutoModelForCausalLM

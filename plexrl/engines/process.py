@@ -8,12 +8,15 @@ from __future__ import annotations
 import mmap
 import os
 import select
+import shutil
 import signal
 import socket
 import sys
 import threading
 import time
 import traceback
+from dataclasses import replace
+from typing import NoReturn
 
 from plexrl.engines.frames import (
     ArenaName,
@@ -27,14 +30,19 @@ from plexrl.engines.frames import (
     send,
     send_beat,
 )
+from plexrl.engines.peers import Peers, guarded, meeting_folder
 from plexrl.engines.pinning import pinning_of_process
-from plexrl.engines.protocol import Break, Engine, EngineKind, ModelSource, RolloutEngine
+from plexrl.engines.protocol import Break, Engine, EngineKind, RolloutEngine
+from plexrl.engines.ranks import ALONE, EngineStart, Ranks, device_of, join
 from plexrl.engines.torch_engine import TorchEngine
 from plexrl.engines.vllm_engine import VLLMEngine
-from plexrl.errors import PlexRLError
+from plexrl.errors import EngineDiedError, PlexRLError
 
 BEAT_S = 1.0
 """Seconds between signs of life: far below any patience, and 8 bytes each."""
+
+_GIVING_UP = threading.Lock()
+"""One reply to the parent: the others of a start that failed come too late."""
 
 
 class Heart:
@@ -72,9 +80,17 @@ class Heart:
 class Host:
     """Runs requests on the engine, with the arenas the parent attached."""
 
-    def __init__(self, sock: socket.socket, engine: Engine | RolloutEngine) -> None:
+    def __init__(
+        self,
+        sock: socket.socket,
+        engine: Engine | RolloutEngine,
+        ranks: Ranks = ALONE,
+        peers: Peers | None = None,
+    ) -> None:
         self.sock = sock
         self.engine = engine
+        self._ranks = ranks
+        self._peers = peers
         self.arenas: dict[str, memoryview] = {}
         self._pinning = pinning_of_process()
         self._stopped = ""
@@ -82,8 +98,22 @@ class Host:
     def run(self, request: Request) -> object:
         """Run one request and return its result."""
         if request.method == "attach":
-            self._attach(*request.args)
+            self._attach(request)
             return None
+        if self._peers is None:
+            return guarded(request, self._ranks, self._run_here)
+        names = [a.name for a in request.args if isinstance(a, BreakName)]
+
+        def look() -> None:
+            for name in names:
+                self._is_stopped(name)
+
+        def run_here(part: Request) -> object:
+            return guarded(part, self._ranks, self._run_here)
+
+        return self._peers.run(request, run_here, look)
+
+    def _run_here(self, request: Request) -> object:
         if request.method == "detach":
             self._detach(*request.args)
             return None
@@ -96,8 +126,14 @@ class Host:
             frame = receive(self.sock)
             if isinstance(frame, Request):
                 return frame
-            assert isinstance(frame, Stop)
-            self._stopped = frame.name
+            self._note(frame)
+
+    def _note(self, frame: object) -> None:
+        """Note news to stop, and pass them on to the other ranks."""
+        assert isinstance(frame, Stop)
+        self._stopped = frame.name
+        if self._peers is not None:
+            self._peers.tell(frame)
 
     def _argument(self, argument: object) -> object:
         if isinstance(argument, ArenaName):
@@ -109,15 +145,15 @@ class Host:
     def _is_stopped(self, name: str) -> bool:
         """Whether the parent wants this generation to stop; nothing else is sent while it runs."""
         if self._stopped != name and select.select([self.sock], [], [], 0)[0]:
-            frame = receive(self.sock)
-            assert isinstance(frame, Stop)
-            self._stopped = frame.name
+            self._note(receive(self.sock))
         return self._stopped == name
 
-    def _attach(self, *args: object) -> None:
-        name, nbytes = args
+    def _attach(self, request: Request) -> None:
+        name, nbytes = request.args
         fd = receive_fd(self.sock)
         try:
+            if self._peers is not None:
+                self._peers.attach(request, fd)
             assert isinstance(name, str)
             assert isinstance(nbytes, int)
             self.arenas[name] = memoryview(mmap.mmap(fd, nbytes))
@@ -136,18 +172,39 @@ class Host:
         mapping.close()
 
 
-def build_engine(source: ModelSource) -> Engine | RolloutEngine:
-    """The engine of the kind the source asks for."""
-    return VLLMEngine(source) if source.kind is EngineKind.VLLM else TorchEngine(source)
+def build_host(sock: socket.socket, start: EngineStart) -> Host:
+    """The engine of the kind the source asks for, with its other ranks if it has any."""
+    source, ranks = start.source, start.ranks
+    if source.kind is EngineKind.VLLM:
+        return Host(sock, VLLMEngine(source))
+    if ranks.count == 1:
+        return Host(sock, TorchEngine(source))
+    if not ranks.is_first:
+        join(start)
+        return Host(sock, TorchEngine(source, device_of(ranks), ranks), ranks)
+    with meeting_folder() as folder:
+        start = replace(start, meeting=folder)
+
+        def fail(error: BaseException) -> None:
+            shutil.rmtree(folder, ignore_errors=True)
+            _give_up(sock, error)
+
+        peers = Peers(start, fail)
+        join(start)
+        engine = TorchEngine(source, device_of(ranks), ranks)
+        peers.wait_started()
+    return Host(sock, engine, ranks, peers)
 
 
 def serve(sock: socket.socket) -> None:
     """Build the engine that the first frame names, then run requests until the parent is gone."""
-    source = receive(sock)
-    assert isinstance(source, ModelSource)
+    start = receive(sock)
+    assert isinstance(start, EngineStart)
     try:
-        host = Host(sock, build_engine(source))
+        host = build_host(sock, start)
     except Exception as error:  # noqa: BLE001 (the parent raises it)
+        if start.ranks.count > 1:
+            _give_up(sock, error)
         send(sock, dumps(_failure(error)))
         return
     send(sock, dumps(Reply()))
@@ -162,6 +219,16 @@ def serve(sock: socket.socket) -> None:
         except Exception as error:  # noqa: BLE001 (the parent raises it)
             reply = _failure(error)
         heart.reply(dumps(reply))
+        if isinstance(reply.error, EngineDiedError):
+            # At once: whoever waits for this rank must learn it.
+            os._exit(1)
+
+
+def _give_up(sock: socket.socket, error: BaseException) -> NoReturn:
+    """Tell the parent why there is no engine, and end, whatever another thread waits for."""
+    with _GIVING_UP:
+        send(sock, dumps(_failure(error)))
+        os._exit(1)
 
 
 def exit_with_parent(sock: socket.socket) -> None:
@@ -185,7 +252,7 @@ def main() -> None:
     serve(sock)
 
 
-def _failure(error: Exception) -> Reply:
+def _failure(error: BaseException) -> Reply:
     if isinstance(error, PlexRLError):
         return Reply(error=error)
     return Reply(traceback="".join(traceback.format_exception(error)))

@@ -13,6 +13,7 @@ from plexrl.engines.child import EngineChild
 from plexrl.engines.folders import check_folder
 from plexrl.engines.frames import ArenaName, BreakName, Request, Stop, dumps
 from plexrl.engines.protocol import DrawKey, Interrupted, ModelSource, TrainBatch
+from plexrl.engines.ranks import EngineStart, Patience, Ranks
 
 
 class SharedArena(Protocol):
@@ -50,6 +51,9 @@ class EngineProcess:
         Seconds any one call may take; then the child is killed.
     heartbeat_timeout_s
         Seconds without a sign of life of a child that computes; then it is killed.
+    ranks
+        Processes that hold the network together, the child and children of its own; more than
+        one of the torch engine only.
     env
         Environment variables on top of this process's own.
 
@@ -68,17 +72,19 @@ class EngineProcess:
         start_timeout_s: float = 120.0,
         call_timeout_s: float = 3600.0,
         heartbeat_timeout_s: float = 60.0,
+        ranks: int = 1,
         env: Mapping[str, str] | None = None,
     ) -> None:
         check_folder(source.folder)
         self.source = source
-        self._call_timeout_s = call_timeout_s
-        self._heartbeat_timeout_s = heartbeat_timeout_s
+        patience = Patience(start_timeout_s, call_timeout_s, heartbeat_timeout_s)
+        self._patience = patience
         self._lock = threading.Lock()
         self._attached: set[str] = set()
         self._child = EngineChild(source, env or {})
         try:
-            self._child.exchange(dumps(source), start_timeout_s, "start")
+            start = EngineStart(source, patience, Ranks(0, ranks))
+            self._child.exchange(dumps(start), start_timeout_s, "start")
             self._layout = cast("StateLayout", self._call("layout"))
         except BaseException:
             self.close()
@@ -201,5 +207,9 @@ class EngineProcess:
     def _request(self, method: str, *args: object, fd: int | None = None) -> object:
         data = dumps(Request(method, args))
         return self._child.exchange(
-            data, self._call_timeout_s, method, fd, silence_s=self._heartbeat_timeout_s
+            data,
+            self._patience.call_timeout_s,
+            method,
+            fd,
+            silence_s=self._patience.heartbeat_timeout_s,
         )

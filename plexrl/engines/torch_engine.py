@@ -17,8 +17,10 @@ from plexrl.core.layout import StateLayout
 from plexrl.engines.memory import bytes_in_use, trim
 from plexrl.engines.network import Network
 from plexrl.engines.protocol import Break, DrawKey, Interrupted, ModelSource, TrainBatch
+from plexrl.engines.ranks import ALONE, Ranks
 from plexrl.engines.rollout import TorchDraw
 from plexrl.engines.scoring import Row, Scores, estimate, row_of, score
+from plexrl.engines.sharded_network import ShardedNetwork
 from plexrl.engines.text_codec import TextCodec
 from plexrl.engines.training import Trainer
 from plexrl.engines.turns import Rollout, run_turn, run_turn_until
@@ -37,6 +39,9 @@ class TorchEngine:
         Folder that gives the architecture; its weights are resident from the start.
     device
         Torch device; by default CUDA if there is one, else the CPU.
+    ranks
+        Which of the processes that hold the network together this is; all of them call the same
+        methods at the same time, each with its share of prompts or samples and the whole batch.
 
     Raises
     ------
@@ -44,11 +49,13 @@ class TorchEngine:
         The folder holds no usable model or tokenizer.
     """
 
-    def __init__(self, source: ModelSource, device: str | None = None) -> None:
+    def __init__(
+        self, source: ModelSource, device: str | None = None, ranks: Ranks = ALONE
+    ) -> None:
         torch.set_num_threads(1)
         transformers_logging.disable_progress_bar()
         chosen = device or ("cuda" if torch.cuda.is_available() else "cpu")
-        self._network = Network(source, torch.device(chosen))
+        self._network = _network(source, torch.device(chosen), ranks)
         model = self._network.model
         self._codec = TextCodec(source.folder, model.config.vocab_size)
         limit = self._network.context_limit
@@ -83,7 +90,8 @@ class TorchEngine:
     ) -> tuple[Sample, ...]:
         """Sample completions of prompts, or one more turn of the active samples."""
         self._require_head("lm", "generate")
-        return run_turn(self._rollout, inputs, options, key)
+        with self._network.whole():
+            return run_turn(self._rollout, inputs, options, key)
 
     def generate_until(
         self,
@@ -94,7 +102,8 @@ class TorchEngine:
     ) -> tuple[Sample, ...] | Interrupted:
         """As `generate`, and stop when asked to; or go on with what was interrupted."""
         self._require_head("lm", "generate")
-        return run_turn_until(self._rollout, stop, inputs, options, key)
+        with self._network.whole():
+            return run_turn_until(self._rollout, stop, inputs, options, key)
 
     def discard(self, name: str) -> None:
         """Give up an interrupted generation."""
@@ -105,19 +114,19 @@ class TorchEngine:
     ) -> tuple[tuple[float, ...], ...]:
         """Log-probabilities (nats) of all completion tokens, by the training forward."""
         self._require_head("lm", "logprobs")
-        if not samples:
-            return ()
         rows = [row_of(sample) for sample in samples]
-        with torch.no_grad():
+        with torch.no_grad(), self._network.whole():
+            if not rows:
+                return ()
             return _by_row(rows, score(self._network.model, rows, options.temperature))
 
     def values(self, samples: Sequence[Sample]) -> tuple[tuple[float, ...], ...]:
         """A critic's estimate before each completion token (models with a value head only)."""
         self._require_head("value", "values")
-        if not samples:
-            return ()
         rows = [row_of(sample) for sample in samples]
-        with torch.no_grad():
+        with torch.no_grad(), self._network.whole():
+            if not rows:
+                return ()
             return _by_row(rows, estimate(self._network.model, rows))
 
     def train(self, batch: TrainBatch, options: TrainOptions) -> Mapping[str, float]:
@@ -140,7 +149,8 @@ class TorchEngine:
         """Write weights, configuration and tokenizer as a Hugging Face folder."""
         self._network.require_weights()
         self._network.export(folder)
-        self._codec.tokenizer.save_pretrained(folder)
+        if self._network.ranks.is_first:
+            self._codec.tokenizer.save_pretrained(folder)
 
     def weights_sha256(self) -> str:
         """SHA-256 of the loaded weights: names and bytes, in layout order."""
@@ -166,6 +176,12 @@ class TorchEngine:
                 f"({self._network.source.folder!r}); it needs one with a {head!r} head: declare "
                 f"it with ModelSpec(folder, head={head!r})"
             )
+
+
+def _network(source: ModelSource, device: torch.device, ranks: Ranks) -> Network | ShardedNetwork:
+    if ranks.count == 1:
+        return Network(source, device)
+    return ShardedNetwork(source, device, ranks)
 
 
 def _by_row(rows: Sequence[Row], scores: Scores) -> tuple[tuple[float, ...], ...]:

@@ -1,4 +1,4 @@
-"""One train function: epochs and minibatches of a gradient step on a flat buffer.
+"""One train function: epochs and minibatches of a gradient step.
 
 Shape letters: B samples of a minibatch, T completion positions.
 """
@@ -6,7 +6,7 @@ Shape letters: B samples of a minibatch, T completion positions.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
@@ -18,36 +18,32 @@ from dataflow.calls import Loss, TrainOptions
 from plexrl.engines.aggregation import part_weight, resolve_aggregation
 from plexrl.engines.folders import HEAD_VALUE
 from plexrl.engines.losses import per_token, resolve_loss
-from plexrl.engines.minibatch import Minibatch, check_batch, minibatches
-from plexrl.engines.network import Network
+from plexrl.engines.minibatch import Minibatch, check_batch, minibatches, share_of
+from plexrl.engines.optimized import Optimizable
 from plexrl.engines.penalties import importance_weights, resolve_kl
 from plexrl.engines.protocol import TrainBatch
-from plexrl.engines.scoring import Scores, estimate, score
+from plexrl.engines.scoring import Row, Scores, estimate, score
 from plexrl.errors import EngineError
+
+NORM_PIECE = 2**14
+"""Elements of a gradient that are summed in one float32 sum."""
 
 
 class Trainer:
-    """AdamW on the flat buffer of a network; its moments are the buffer's own regions."""
+    """AdamW on what a network holds of its weights; the moments are the state's own."""
 
-    def __init__(self, network: Network) -> None:
-        if network.grads is None:
-            raise EngineError(
-                f"model {network.source.folder!r} was loaded frozen and cannot be trained; "
-                "declare it trainable"
-            )
+    def __init__(self, network: Optimizable) -> None:
         self.network = network
-        self.grads = network.grads
-        parameter = torch.nn.Parameter(network.weights)
-        parameter.grad = self.grads
-        self.optimizer = torch.optim.AdamW([parameter], fused=True)
-        step_slot = network.layout.slots[-1]
-        self.optimizer.state[parameter] = {
-            "step": network.flat[step_slot.offset : step_slot.offset + 4]
-            .view(torch.float32)
-            .view(()),
-            "exp_avg": network.region(1),
-            "exp_avg_sq": network.region(2),
-        }
+        self.ranks = network.ranks
+        found = network.optimized()
+        self.parameters = [torch.nn.Parameter(part.weights) for part in found]
+        self.optimizer = torch.optim.AdamW(self.parameters, fused=True)
+        for parameter, part in zip(self.parameters, found, strict=True):
+            self.optimizer.state[parameter] = {
+                "step": part.step,
+                "exp_avg": part.exp_avg,
+                "exp_avg_sq": part.exp_avg_sq,
+            }
 
     def train(self, batch: TrainBatch, options: TrainOptions) -> dict[str, float]:
         """Train in place; see `plexrl.engines.protocol.Engine.train`.
@@ -65,7 +61,7 @@ class Trainer:
         group["betas"] = options.betas
         group["weight_decay"] = options.weight_decay
         num_steps = options.num_epochs * options.num_minibatches
-        before = self.network.flat.clone() if num_steps > 1 else None
+        before = self.network.snapshot() if num_steps > 1 else None
         measured: list[dict[str, float]] = []
         try:
             with _checkpointed(self.network.model, options.is_checkpointed):
@@ -74,7 +70,7 @@ class Trainer:
                     measured += [self._step(minibatch, loss, options) for minibatch in steps]
         except BaseException:
             if before is not None:
-                self.network.flat.copy_(before)
+                self.network.restore(before)
             raise
         return {
             name: math.fsum(step[name] for step in measured) / len(measured) for name in measured[0]
@@ -90,34 +86,53 @@ class Trainer:
             return [replace(part, old_logprobs=self._old(part, options)) for part in dealt]
 
     def _old(self, minibatch: Minibatch, options: TrainOptions) -> torch.Tensor:
-        """What the network says before the first step, in the parts training will use."""
-        parts = minibatch.parts(options.micro_batch_size)
-        width = minibatch.mask.shape[1]
-        found = [self._score(part, options).logprobs for part in parts]
-        return torch.cat([_widened(part_BT, width) for part_BT in found])
+        """What the network says before the first step, in the parts training will use.
 
-    def _score(self, batch: Minibatch, options: TrainOptions) -> Scores:
+        Rows that other ranks compute stay zero: the shares of a step are those of the next.
+        """
+        old_BT = torch.zeros_like(minibatch.mask)
+        start = 0
+        for part in minibatch.parts(options.micro_batch_size):
+            share = share_of(part.rows, self.ranks)
+            found_BT = self._score(part.select(share.members), share.fillers, options).logprobs
+            old_BT[[start + row for row in share.members]] = found_BT
+            start += len(part.rows)
+        return old_BT
+
+    def _score(self, batch: Minibatch, fillers: tuple[Row, ...], options: TrainOptions) -> Scores:
+        """Scores of a batch, as wide as its mask; fillers run along and are dropped."""
         model = self.network.model
+        rows = batch.rows + fillers
         is_half = options.autocast is not None
         with torch.autocast(self.network.device.type, torch.bfloat16, enabled=is_half):
             if self.network.source.head == HEAD_VALUE:
-                return estimate(model, batch.rows)
-            return score(
-                model,
-                batch.rows,
-                options.temperature,
-                has_entropy_grad=options.entropy_coef != 0,
-            )
+                found = estimate(model, rows)
+            else:
+                found = score(
+                    model,
+                    rows,
+                    options.temperature,
+                    has_entropy_grad=options.entropy_coef != 0,
+                )
+        count, width = batch.mask.shape
+        return Scores(
+            _widened(found.logprobs, width)[:count], _widened(found.entropy, width)[:count]
+        )
 
     def _step(self, batch: Minibatch, loss: Loss, options: TrainOptions) -> dict[str, float]:
-        self.grads.zero_()
+        self.network.zero_gradients()
         num_tokens = batch.num_tokens
         parts = [
             self._backward(part, batch, loss, options)
             for part in batch.parts(options.micro_batch_size)
         ]
-        loss_value = math.fsum(part.loss for part in parts)
-        norm = float(torch.linalg.vector_norm(self.grads))
+        gradients = self.network.gradients()
+        norm = _norm(gradients)
+        found = self.ranks.gather((parts, norm))
+        all_parts = [part for of_rank, _ in found for part in of_rank]
+        _raise_first(all_parts)
+        norm = math.hypot(*(norm_of_rank for _, norm_of_rank in found))
+        loss_value = math.fsum(part.loss for part in all_parts)
         if not (math.isfinite(loss_value) and math.isfinite(norm)):
             raise EngineError(
                 f"the loss is {loss_value} and its gradient norm {norm} for {len(batch.rows)} "
@@ -125,11 +140,14 @@ class Trainer:
                 f"{float(batch.advantages.max())}]; the weights stay as they were. Check "
                 "advantages and loss, or lower the learning rate"
             )
-        if norm > options.max_grad_norm:
-            self.grads.mul_(options.max_grad_norm / norm)
+        for parameter, gradient in zip(self.parameters, gradients, strict=True):
+            if norm > options.max_grad_norm:
+                gradient.mul_(options.max_grad_norm / norm)
+            parameter.grad = gradient
         self.optimizer.step()
         scale = 1.0 / max(num_tokens, 1.0)
-        sums = {name: math.fsum(part.sums[name] for part in parts) for name in parts[0].sums}
+        names = next(part.sums for part in all_parts if part.sums)
+        sums = {n: math.fsum(part.sums[n] for part in all_parts if part.sums) for n in names}
         return {
             **{name: total * scale for name, total in sums.items()},
             "num_tokens": num_tokens,
@@ -140,39 +158,56 @@ class Trainer:
     def _backward(
         self, part: Minibatch, whole: Minibatch, loss: Loss, options: TrainOptions
     ) -> _Part:
-        """Add the gradient of one part of a minibatch."""
-        scores = self._score(part, options)
-        width = part.mask.shape[1]
-        logprobs_BT = _widened(scores.logprobs, width)
-        entropy_BT = _widened(scores.entropy, width)
-        old_BT = logprobs_BT.detach() if part.old_logprobs is None else part.old_logprobs
+        """Add the gradient of this rank's share of one part of a minibatch."""
+        share = share_of(part.rows, self.ranks)
+        mine = part.select(share.members)
+        scores = self._score(mine, share.fillers, options)
+        if not mine.rows:
+            scores.logprobs.sum().backward()  # type: ignore[no-untyped-call]
+            return _Part(0.0, {})
+        old_BT = scores.logprobs.detach() if mine.old_logprobs is None else mine.old_logprobs
         is_critic = self.network.source.head == HEAD_VALUE
         if options.importance_cap is not None and not is_critic:
-            weights_BT = importance_weights(old_BT, part.rollout_logprobs, options.importance_cap)
-            part = replace(part, advantages=per_token(part.advantages) * weights_BT)
-        value = _evaluate(loss, logprobs_BT, old_BT, part)
-        value = value + _penalty(logprobs_BT, entropy_BT, part, options)
-        if len(part.rows) != len(whole.rows):
+            weights_BT = importance_weights(old_BT, mine.rollout_logprobs, options.importance_cap)
+            mine = replace(mine, advantages=per_token(mine.advantages) * weights_BT)
+        try:
+            value = _evaluate(loss, scores.logprobs, old_BT, mine)
+        except EngineError as error:
+            if self.ranks.count == 1:
+                raise
+            # The others wait for this rank's part of the sum; all raise once it is complete.
+            scores.logprobs.sum().backward()  # type: ignore[no-untyped-call]
+            return _Part(0.0, {}, error)
+        value = value + _penalty(scores.logprobs, scores.entropy, mine, options)
+        if len(mine.rows) != len(whole.rows):
             value = value * part_weight(
-                options.aggregation, part.mask, whole.num_tokens, len(whole.rows)
+                options.aggregation, mine.mask, whole.num_tokens, len(whole.rows)
             )
         value.backward()  # type: ignore[no-untyped-call]
         with torch.no_grad():
             sums = (
-                _measure_critic(part, logprobs_BT)
+                _measure_critic(mine, scores.logprobs)
                 if is_critic
-                else _measure(part, logprobs_BT, old_BT, entropy_BT, options)
+                else _measure(mine, scores.logprobs, old_BT, scores.entropy, options)
             )
         return _Part(float(value.detach()), sums)
 
 
 @dataclass(frozen=True, slots=True)
 class _Part:
-    """What one part of a minibatch adds."""
+    """What one rank adds to one part of a minibatch."""
 
     loss: float
     sums: dict[str, float]
-    """Sums over tokens."""
+    """Sums over tokens; empty where it had no sample."""
+    error: EngineError | None = None
+    """What the loss raised."""
+
+
+def _raise_first(parts: Sequence[_Part]) -> None:
+    for part in parts:
+        if part.error is not None:
+            raise part.error
 
 
 def _evaluate(
@@ -239,6 +274,12 @@ def _measure_critic(batch: Minibatch, values_BT: torch.Tensor) -> dict[str, floa
         "value": float((values_BT * batch.mask).sum()),
         "value_error": float(((values_BT - returns_BT).abs() * batch.mask).sum()),
     }
+
+
+def _norm(gradients: Sequence[torch.Tensor]) -> float:
+    """Euclidean norm, by pieces: a float32 sum over millions of elements loses its last ones."""
+    pieces = [piece for g in gradients for piece in torch.split(g.view(-1), NORM_PIECE)]
+    return float(torch.nn.utils.get_total_norm(pieces))
 
 
 def _widened(values_BT: torch.Tensor, width: int) -> torch.Tensor:

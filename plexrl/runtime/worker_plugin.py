@@ -20,7 +20,7 @@ from dataflow import calls
 from dataflow.starts import StartVersion
 from plexrl.clock import Clock, system_clock
 from plexrl.config import EngineConfig, StateConfig
-from plexrl.engines.protocol import ModelSource
+from plexrl.engines.protocol import EngineKind, ModelSource
 from plexrl.engines.remote import EngineProcess
 from plexrl.errors import PlexRLError, ServiceError, StoreAwayError, StoreError
 from plexrl.runtime import messages
@@ -189,6 +189,7 @@ class _ServiceHost:
             start_timeout_s=self._engines.start_timeout_s,
             call_timeout_s=self._engines.call_timeout_s,
             heartbeat_timeout_s=self._engines.heartbeat_timeout_s,
+            ranks=self._engines.ranks if source.kind is EngineKind.TORCH else 1,
         )
 
     def _report(self, report: Report) -> None:

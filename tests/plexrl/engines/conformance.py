@@ -77,6 +77,14 @@ def shuffled(batch, step=5):
     )
 
 
+class RemoteRig(Rig):
+    """Rig of an engine that is told to stop from outside."""
+
+    def draw_a_token(self, name, inputs, options=OPTIONS):
+        self.engine.stop(name)
+        return self.engine.generate_until(name, inputs, options, KEY)
+
+
 def test_the_layout_has_weights_first_and_the_size_the_folder_promises(rig):
     layout = rig.engine.layout()
     roles = [slot.role for slot in layout.slots]

@@ -19,17 +19,9 @@ from plexrl.engines.remote import EngineProcess
 from plexrl.engines.torch_engine import TorchEngine
 from plexrl.errors import EngineDiedError, EngineError, ModelFolderError
 from tests.plexrl.engines.conformance import *  # noqa: F403
-from tests.plexrl.engines.conformance import KEY, OPTIONS, PROMPTS, Rig
+from tests.plexrl.engines.conformance import KEY, OPTIONS, PROMPTS, RemoteRig
 
 pytestmark = pytest.mark.slow
-
-
-class RemoteRig(Rig):
-    """Rig of an engine that is told to stop from outside."""
-
-    def draw_a_token(self, name, inputs, options=OPTIONS):
-        self.engine.stop(name)
-        return self.engine.generate_until(name, inputs, options, KEY)
 
 
 @pytest.fixture(scope="module")
