@@ -20,10 +20,10 @@ def finish(cluster, job, folder):
 
 
 def test_a_rollout_yields_to_a_shorter_job_and_changes_no_bit(cluster, small_job, tmp_path):
-    alone = finish(cluster, small_job("long-alone", reward=DIGITS, **LONG), tmp_path / "alone")
+    alone = finish(cluster, small_job("yields-alone", reward=DIGITS, **LONG), tmp_path / "alone")
     runs = [
         cluster.submit(small_job(name, reward=DIGITS, **size))
-        for name, size in (("long", LONG), ("short", SHORT))
+        for name, size in (("yields", LONG), ("yielded-to", SHORT))
     ]
     for run in runs:
         run.result(TIMEOUT_S)
@@ -32,7 +32,7 @@ def test_a_rollout_yields_to_a_shorter_job_and_changes_no_bit(cluster, small_job
     leases = sorted(cluster.trace().leases, key=lambda lease: lease.started_s)
     for before, after in itertools.pairwise(leases):
         assert after.started_s >= before.ended_s
-    parts = [lease for lease in leases if lease.job == "long" and "rollout" in lease.op]
+    parts = [lease for lease in leases if lease.job == "yields" and "rollout" in lease.op]
     yielded = [lease for lease in parts if lease.outcome is Outcome.YIELDED]
     assert yielded
     for lease in yielded:
@@ -40,7 +40,7 @@ def test_a_rollout_yields_to_a_shorter_job_and_changes_no_bit(cluster, small_job
         between = [
             other
             for other in leases
-            if other.job == "short" and lease.ended_s <= other.started_s < rest[0].started_s
+            if other.job == "yielded-to" and lease.ended_s <= other.started_s < rest[0].started_s
         ]
         assert between
     done = [lease for lease in parts if lease.outcome is Outcome.DONE]
