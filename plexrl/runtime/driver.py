@@ -205,14 +205,8 @@ class JobDriver:
                 self._send(self._started(position))
                 await self._iterate(spec, position)
             except asyncio.CancelledError:
-                order = self._take_interruption()
-                if order is None:
-                    raise
-                if order is not Order.REPLAY:
+                if not self._may_go_on():
                     return False
-                logger.info("job %s does its iteration again, as asked", self.job)
-                self._attempt += 1
-                self._pause_s = 0.0
             except Exception as failure:  # noqa: BLE001 (raised again where it is not over)
                 if self._num_committed > committed_before:
                     self._num_stalls = self._num_waits = 0
@@ -222,6 +216,26 @@ class JobDriver:
                     return False
             else:
                 return True
+
+    def _may_go_on(self) -> bool:
+        """After a cancellation: do as it was ordered; returns False if the driver steps aside.
+
+        Raises
+        ------
+        asyncio.CancelledError
+            It ends the driver.
+        """
+        order = self._take_interruption()
+        if order is None:
+            if self._task is None or self._task.cancelling():
+                raise asyncio.CancelledError
+            # Something it awaits was cancelled, by nobody who would end the job.
+            return self._may_try_again(CommClosedError("what the driver waits for was cancelled"))
+        if order is Order.REPLAY:
+            logger.info("job %s does its iteration again, as asked", self.job)
+            self._attempt += 1
+            self._pause_s = 0.0
+        return order is Order.REPLAY
 
     def _may_try_again(self, failure: Exception) -> bool:
         """Prepare for going back to the last version; returns False if the driver steps aside.

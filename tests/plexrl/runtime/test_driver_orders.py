@@ -7,7 +7,7 @@ import cloudpickle
 import pytest
 
 import plexrl
-from plexrl.runtime.driver import JobDriver
+from plexrl.runtime.driver import MAX_ATTEMPTS_WITHOUT_PROGRESS, JobDriver
 from plexrl.runtime.messages import Drive, DriverSteppedAside, Order
 
 
@@ -66,3 +66,19 @@ def test_a_driver_told_twice_to_step_aside_says_once_that_it_did(driver, num_bet
     asyncio.run(live())
     assert driver.sent == [DriverSteppedAside("a")]
     assert driver.num_tries == 1
+
+
+def test_a_cancellation_of_something_awaited_is_tried_again_and_named_when_it_lasts(driver):
+    class Cut(type(driver)):
+        async def _attach(self, spec):
+            del spec
+            self.num_tries += 1
+            raise asyncio.CancelledError
+
+    driver.__class__ = Cut
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("plexrl.runtime.driver.RETRY_PAUSE_S", 0.0)
+        asyncio.run(driver.run())
+    (end,) = driver.sent
+    assert driver.num_tries == MAX_ATTEMPTS_WITHOUT_PROGRESS + 1
+    assert "cancelled" in end.error
