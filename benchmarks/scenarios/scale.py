@@ -166,7 +166,7 @@ async def _submit(scheduler: Scheduler, size: Size, coordinator: Coordinator) ->
     placement = {}
     for job in size.drawn().jobs():
         await scheduler.handlers[messages.SUBMIT](payload=pack(job.submission()))
-        placement[job.name] = coordinator.jobs[job.name].group
+        placement[job.name] = coordinator.jobs[job.name].placement.home
         await asyncio.sleep(0)
     return placement
 

@@ -253,6 +253,7 @@ class DriverHost:
         self._clerk = clerk or ThreadPoolExecutor(1, thread_name_prefix="plexrl-registry")
         self._trackers = ThreadPoolExecutor(1, thread_name_prefix="plexrl-trackers")
         self._client: Client | None = None
+        self._starting: asyncio.Future[Client]
         self._drivers: dict[str, asyncio.Task[None]] = {}
         self._live: dict[str, JobDriver] = {}
         worker.stream_handlers |= {
@@ -277,6 +278,13 @@ class DriverHost:
         except (OSError, StoreError) as error:
             # Of the registry or the connection: the job must not wait for a driver that is gone.
             self._send(messages.DriverEnded(drive.name, self._clock(), f"no driver: {error}"))
+        except asyncio.CancelledError:
+            task = asyncio.current_task()
+            if task is None or task.cancelling():
+                raise
+            # By nobody who would end it: the job must not wait for a driver that is gone.
+            lost = "no driver: what it waited for was cancelled"
+            self._send(messages.DriverEnded(drive.name, self._clock(), lost))
         finally:
             if self._drivers.get(drive.name) is asyncio.current_task():
                 del self._drivers[drive.name]
@@ -308,7 +316,9 @@ class DriverHost:
                 security=self._worker.security,
                 name="plexrl-drivers",
             )
-        await self._client
+            self._starting = asyncio.ensure_future(self._client)
+        # A driver that is ended while it waits must not end the start for those that follow.
+        await asyncio.shield(self._starting)
         return self._client
 
     def _send(self, event: DriverEvent) -> None:

@@ -109,7 +109,9 @@ def test_the_simulator_predicts_the_runtime(tmp_path):
     first_s = min(began_s.values())
     predicted = simulate(
         [
-            replace(job.sim_job(entries[job.name].group), arrives_s=began_s[job.name] - first_s)
+            replace(
+                job.sim_job(entries[job.name].placement.home), arrives_s=began_s[job.name] - first_s
+            )
             for job in jobs
         ],
         rule=PlanOrderWithBackfill(slack=planning.slack, overdue=planning.overdue),
