@@ -49,6 +49,8 @@ def problem_of_log(path: Path, *, slowdown_limit: float, memory_gb: float) -> so
 def problem_of_cluster(address: str, *, slowdown_limit: float, memory_gb: float) -> solver.Problem:
     """Medians of the ops and waits that ran on a cluster so far, as a problem.
 
+    Jobs without a whole iteration yet are left out: there are always some that just began.
+
     Parameters
     ----------
     address
@@ -63,22 +65,27 @@ def problem_of_cluster(address: str, *, slowdown_limit: float, memory_gb: float)
     """
     with attached(address) as cluster:
         records = cluster.trace().leases
-    if not records:
+    known = {name for name, profile in _profiles(records).items() if profile.estimates()}
+    if not known:
         raise InputError(f"{address} has run nothing yet; wait until jobs finished iterations")
+    records = tuple(record for record in records if record.job in known)
     return _fitted(address, records, slowdown_limit, memory_gb)
+
+
+def _profiles(records: Iterable[LeaseRecord]) -> dict[str, JobProfile]:
+    profiles: dict[str, JobProfile] = {}
+    for record in sorted(records, key=lambda lease: lease.ended_s):
+        profiles.setdefault(record.job, JobProfile(PlannedJob(record.job))).observe(record)
+    return profiles
 
 
 def _fitted(
     source: str, records: Iterable[LeaseRecord], slowdown_limit: float, memory_gb: float
 ) -> solver.Problem:
-    profiles: dict[str, JobProfile] = {}
-    groups: dict[str, None] = {}
-    for record in sorted(records, key=lambda lease: lease.ended_s):
-        job = profiles.setdefault(record.job, JobProfile(PlannedJob(record.job)))
-        job.observe(record)
-        groups[record.group] = None
+    records = tuple(records)
+    groups = {record.group for record in records}
     jobs = []
-    for name, profile in profiles.items():
+    for name, profile in _profiles(records).items():
         estimates = profile.estimates()
         if not estimates:
             raise InputError(

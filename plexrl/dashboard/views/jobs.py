@@ -60,7 +60,10 @@ class JobLine:
 
 
 def job_lines(status: ClusterStatus, tally: Tally, page: int = 0) -> list[JobLine]:
-    """Jobs on one page: failed ones first, then running, then ended; in order of arrival.
+    """Jobs on one page: failed ones first, then running, then ended.
+
+    Those that run stand in order of arrival, those that ended the latest first: of many, people
+    look for what just ended.
 
     Parameters
     ----------
@@ -69,7 +72,13 @@ def job_lines(status: ClusterStatus, tally: Tally, page: int = 0) -> list[JobLin
     page
         Number of the page, from 0; each holds `ROWS_PER_PAGE` jobs.
     """
-    ordered = sorted(status.jobs, key=lambda job: _ORDER[job.state])
+    arrived = {job.name: index for index, job in enumerate(status.jobs)}
+
+    def place(job: JobStatus) -> tuple[int, float]:
+        rank = arrived[job.name] if job.ended_s is None else -job.ended_s
+        return _ORDER[job.state], rank
+
+    ordered = sorted(status.jobs, key=place)
     shown = ordered[page * ROWS_PER_PAGE : (page + 1) * ROWS_PER_PAGE]
     return [_line(job, tally.jobs.get(job.name)) for job in shown]
 
