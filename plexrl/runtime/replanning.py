@@ -9,6 +9,7 @@ from contextlib import AbstractContextManager
 from plexrl.clock import Clock
 from plexrl.planning.planner import Proposal, solve
 from plexrl.runtime.coordinator import Coordinator
+from plexrl.runtime.logs import log_plan
 
 PLANNING_S = 0.1
 """Seconds between looks whether a new plan is due."""
@@ -44,4 +45,5 @@ async def replan_for_ever(
             # It blocks on its child process, whose end the budget guarantees.
             proposal = await loop.run_in_executor(None, solve, request)
             coordinator.adopt(proposal, clock())
+            log_plan(proposal)
             adopted(proposal)
