@@ -11,7 +11,7 @@ from dataclasses import replace
 
 from solver.bounds import cycle_limit_ticks, load_ticks, may_use
 from solver.placement.search import search_placement
-from solver.problem import MAX_BYTES, Group, Job, Problem
+from solver.problem import MAX_BYTES, Group, Job, Op, Problem
 
 MAX_NODES = 5_000
 """Placements looked at per question; a question that needs more stays unanswered."""
@@ -19,12 +19,14 @@ MAX_SHRUNK_JOBS = 50
 """Up to this many jobs the smallest set that cannot be served together is looked for."""
 MAX_NAMED_JOBS = 6
 """Jobs listed by name in a message."""
+_WHOLE_TICKS = 10**9
 
 
-def explain(problem: Problem) -> str:
+def explain(problem: Problem, *, most_passes: int = 1) -> str:
     """Say why a problem without a plan has none; every reason is a proof.
 
-    "" if there is a placement, or if no reason was found within the effort.
+    "" if there is a placement, or if no reason was found within the effort. Where jobs may pass
+    their loop several times in a cycle (`most_passes`), a reason holds for every schedule.
     """
     for job in problem.jobs:
         reason = _why_nowhere(problem, job)
@@ -32,13 +34,15 @@ def explain(problem: Problem) -> str:
             return reason
     if len(problem.groups) > 1 and (reason := _why_not_all(problem)):
         return reason
-    culprits = _smallest_set(problem)
+    is_common = most_passes == 1
+    tested = problem if is_common else _as_shares(problem)
+    culprits = {job.id for job in _smallest_set(tested)}
     if not culprits:
         return ""
-    part = _only(problem, culprits)
-    if len(part.groups) == 1:
-        return _why_not_together(part.groups[0], part.jobs)
-    return _why_not_placed(part)
+    if len(problem.groups) == 1:
+        jobs = [job for job in problem.jobs if job.id in culprits]
+        return _why_not_together(problem.groups[0], jobs, is_common=is_common)
+    return _why_not_placed(_only(tested, [job for job in tested.jobs if job.id in culprits]))
 
 
 def describe_bytes(amount: int) -> str:
@@ -98,6 +102,20 @@ def _why_not_all(problem: Problem) -> str:
     return ""
 
 
+def _as_shares(problem: Problem) -> Problem:
+    """Jobs of one op that has a common cycle wherever the shares of time that limits ask for fit.
+
+    Rounded down, so that what has no placement here has none at all.
+    """
+    whole = _WHOLE_TICKS + len(problem.jobs)
+    jobs = []
+    for job in problem.jobs:
+        busy = max(_WHOLE_TICKS * job.busy_ticks // job.limit_ticks, 1)
+        ops = (Op("share", busy, whole - busy),)
+        jobs.append(replace(job, ops=ops, slowdown_limit_permille=1000))
+    return replace(problem, jobs=tuple(jobs))
+
+
 def _only(problem: Problem, jobs: Sequence[Job]) -> Problem:
     """The problem with these jobs alone."""
     ids = {job.id for job in jobs}
@@ -128,7 +146,7 @@ def _smallest_set(problem: Problem) -> tuple[Job, ...]:
     return jobs
 
 
-def _why_not_together(group: Group, jobs: Sequence[Job]) -> str:
+def _why_not_together(group: Group, jobs: Sequence[Job], *, is_common: bool) -> str:
     """The requirement that these jobs break on this group."""
     names = _names(job.id for job in jobs)
     needed = sum(job.memory_bytes for job in jobs)
@@ -142,6 +160,12 @@ def _why_not_together(group: Group, jobs: Sequence[Job]) -> str:
     for job in jobs:
         for other in job.forbids:
             return f"jobs {job.id} and {other} must not share a group; there is only {group.id}"
+    if not is_common:
+        permille = sum(-(-1000 * job.busy_ticks // job.limit_ticks) for job in jobs)
+        return (
+            f"{names} need {permille / 10:g} % of the time of group {group.id} to keep their "
+            "slowdown limits, however often each passes its loop"
+        )
     limit = cycle_limit_ticks(jobs)
     strict = min(jobs, key=lambda job: job.limit_ticks)
     load = load_ticks(jobs)

@@ -31,6 +31,8 @@ MAX_SEARCHED_JOBS = 13
 
 MAX_PASSES = 20
 """Most passes of a job in a cycle that may be asked for."""
+REPEATING = (Objective.GROUPS, Objective.COST)
+"""Objectives that repeated passes are planned for."""
 
 
 def greedy(problem: Problem) -> Plan:
@@ -102,10 +104,10 @@ def plan(
     attempt = Attempt(problem, began, began + budget_s, on_incumbent, objective, most_passes)
     search = _place(attempt, previous)
     if attempt.best is None and (search is None or search.placed is None):
-        reason = explain(problem)
-        # What is proven impossible here is so for common cycles.
-        is_proven = bool(reason) or (search is not None and search.is_complete)
-        if is_proven and most_passes == 1:
+        reason = explain(problem, most_passes=most_passes)
+        # The search knows common cycles only.
+        is_searched = search is not None and search.is_complete and most_passes == 1
+        if reason or is_searched:
             attempt.reasons.append(reason or "no placement keeps every requirement")
             return attempt.end(Status.INFEASIBLE)
     if objective is not Objective.ROUND or (search is not None and not search.is_complete):
@@ -125,7 +127,7 @@ def plan(
 def _check_passes(most_passes: int, objective: Objective) -> None:
     if not 1 <= most_passes <= MAX_PASSES:
         raise SolverError(f"most_passes is {most_passes}; give a number from 1 to {MAX_PASSES}")
-    if most_passes > 1 and objective not in {Objective.GROUPS, Objective.COST}:
+    if most_passes > 1 and objective not in REPEATING:
         raise SolverError(
             f"most_passes is {most_passes} with the objective {objective}; repeated passes are "
             "planned for the objectives groups and cost only"
@@ -135,12 +137,14 @@ def _check_passes(most_passes: int, objective: Objective) -> None:
 def _with_current(problem: Problem, previous: Plan | None) -> Problem:
     if previous is None or problem.current is not None:
         return problem
+    return replace(problem, current=current_of(problem, previous))
+
+
+def current_of(problem: Problem, plan: Plan) -> dict[str, str]:
+    """Where a plan has the jobs of a problem, as far as it knows them."""
     jobs = {job.id for job in problem.jobs}
     groups = {group.id for group in problem.groups}
-    current = {
-        job: group for job, group in previous.placement.items() if job in jobs and group in groups
-    }
-    return replace(problem, current=current)
+    return {job: group for job, group in plan.placement.items() if job in jobs and group in groups}
 
 
 def _place(attempt: Attempt, previous: Plan | None) -> Search | None:
@@ -162,7 +166,7 @@ def _place(attempt: Attempt, previous: Plan | None) -> Search | None:
     if _is_large(attempt.problem):
         return None
     search = search_placement(attempt.problem)
-    if search.placed is not None and _is_cheaper(search, attempt.best):
+    if search.placed is not None and _is_cheaper(search, attempt):
         attempt.offer(plan_of(attempt.problem, timelines_of(search.placed)), Source.GREEDY)
     return search
 
@@ -171,15 +175,15 @@ def _is_large(problem: Problem) -> bool:
     return len(problem.jobs) > MAX_SEARCHED_JOBS and len(problem.groups) > 1
 
 
-def _is_cheaper(search: Search, best: Plan | None) -> bool:
-    return search.floor_ticks is not None and (
-        best is None or search.floor_ticks < best.objective_ticks
-    )
+def _is_cheaper(search: Search, attempt: Attempt) -> bool:
+    if search.floor_ticks is None or attempt.best is None:
+        return search.floor_ticks is not None
+    return search.floor_ticks < value_of(attempt.problem, attempt.best, Objective.ROUND)
 
 
 def _to_improve(attempt: Attempt, search: Search) -> Placed | None:
     """The placement worth the solver's time: the one that may become cheapest."""
-    if search.placed is not None and _is_cheaper(search, attempt.best):
+    if search.placed is not None and _is_cheaper(search, attempt):
         return search.placed
     if attempt.best is None:
         return None

@@ -26,7 +26,10 @@ MAX_ENTRIES = 100_000
 """Most groups, and most jobs, of one problem."""
 MAX_LIMIT_PERMILLE = 1_000_000
 """Largest slowdown limit: thousandfold."""
+HORIZON_TICKS = 3_600_000
+"""How long a plan is expected to be in force: an hour."""
 
+_FIELDS = ("format", "groups", "jobs", "current", "horizon_ticks")
 _T = TypeVar("_T")
 
 
@@ -96,6 +99,8 @@ class Job:
     """Group it must be placed on; None: any."""
     forbids: tuple[str, ...] = ()
     """Jobs that must not share its group; holds both ways."""
+    move_ticks: int = 0
+    """Ticks that a group it is moved to serves nobody, to bring its state in (a cold switch)."""
     busy_ticks: int = field(init=False, compare=False)
     """Ticks of an iteration that hold the group."""
     alone_ticks: int = field(init=False, compare=False)
@@ -120,6 +125,7 @@ class Job:
             "permille (1000: as fast as alone)",
         )
         _check_int(self.weight, "weight", owner, 1, 10**6, "weight units")
+        _check_int(self.move_ticks, "move_ticks", owner, 0, MAX_TICKS, "ticks (1 ms)")
         for name in ("pool", "pinned_group"):
             if getattr(self, name) is not None:
                 _check_text(getattr(self, name), name, owner)
@@ -150,6 +156,8 @@ class Problem:
     """The jobs to serve, all of them."""
     current: Mapping[str, str] | None = None
     """Job → group where it is now; jobs may be missing. None: nothing runs yet."""
+    horizon_ticks: int = HORIZON_TICKS
+    """How long the plan is expected to be in force: what a move costs counts as a share of it."""
     _jobs_by_id: Mapping[str, Job] = field(init=False, repr=False, compare=False)
     _groups_by_id: Mapping[str, Group] = field(init=False, repr=False, compare=False)
 
@@ -165,6 +173,7 @@ class Problem:
         object.__setattr__(self, "jobs", jobs)
         object.__setattr__(self, "_groups_by_id", {group.id: group for group in groups})
         object.__setattr__(self, "_jobs_by_id", {job.id: job for job in jobs})
+        _check_int(self.horizon_ticks, "horizon_ticks", "the problem", 1, MAX_TICKS, "ticks (1 ms)")
         self._check_references()
         if self.current is not None:
             self._check_current(self.current)
@@ -177,10 +186,15 @@ class Problem:
         """The group of this id; KeyError if there is none."""
         return self._groups_by_id[group_id]
 
+    @property
+    def has_moves(self) -> bool:
+        """Whether moving some job would cost anything."""
+        return any(job.move_ticks and job.id in (self.current or {}) for job in self.jobs)
+
     def without_limits(self) -> Problem:
         """The same problem with every slowdown allowed: what a cluster runs at best effort."""
         jobs = (replace(job, slowdown_limit_permille=MAX_LIMIT_PERMILLE) for job in self.jobs)
-        return Problem(self.groups, tuple(jobs), self.current)
+        return replace(self, jobs=tuple(jobs))
 
     def to_json(self) -> dict[str, object]:
         """The problem as JSON types."""
@@ -189,6 +203,7 @@ class Problem:
             "groups": [asdict(group) for group in self.groups],
             "jobs": [_job_to_json(job) for job in self.jobs],
             "current": None if self.current is None else dict(self.current),
+            "horizon_ticks": self.horizon_ticks,
         }
 
     @classmethod
@@ -202,7 +217,7 @@ class Problem:
         """
         if isinstance(data, str | bytes):
             data = _parse(data)
-        entries = _check_object(data, "the problem", ("format", "groups", "jobs", "current"))
+        entries = _check_object(data, "the problem", _FIELDS)
         if entries.get("format") != FORMAT:
             raise ProblemError(
                 f"format is {entries.get('format')!r}; this version reads format {FORMAT}"
@@ -212,7 +227,8 @@ class Problem:
         current = entries.get("current")
         if current is not None and not isinstance(current, Mapping):
             raise ProblemError(f"current is {current!r}; give an object job → group, or null")
-        return cls(groups, jobs, current)
+        horizon = entries.get("horizon_ticks", HORIZON_TICKS)
+        return cls(groups, jobs, current, horizon)  # type: ignore[arg-type]
 
     def _check_references(self) -> None:
         pools = {group.pool for group in self.groups}

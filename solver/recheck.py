@@ -84,7 +84,8 @@ def _chain(problem: Problem) -> int | None:
 
 
 def _costs(problem: Problem) -> Iterator[int]:
-    """Price × least cycle, summed over groups, of every placement that keeps all requirements."""
+    """Price × least cycle, and what moves cost, of every placement that keeps all requirements."""
+    current = problem.current or {}
     for choice in product(problem.groups, repeat=len(problem.jobs)):
         cost = 0
         for group in problem.groups:
@@ -99,9 +100,11 @@ def _costs(problem: Problem) -> Iterator[int]:
                 for job in here
             ):
                 break
-            cost += group.price * cycle
+            moved = sum(job.move_ticks for job in here if current.get(job.id, group.id) != group.id)
+            lost = min(1_000_000 * moved // problem.horizon_ticks, 1_000_000)
+            cost += group.price * cycle * (1_000_000 + lost)
         else:
-            yield cost
+            yield cost // 1_000_000
 
 
 def _least_cycle(jobs: list[Job]) -> int:

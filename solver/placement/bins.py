@@ -22,6 +22,7 @@ class Bins:
         groups = problem.groups
         count = len(groups)
         self._current: Mapping[str, str] = problem.current or {}
+        self._horizon = problem.horizon_ticks
         self._index = {group.id: at for at, group in enumerate(groups)}
         self._groups: Sequence[Group] = groups
         self.jobs: list[list[Job]] = [[] for _ in groups]
@@ -42,7 +43,7 @@ class Bins:
         self._open: list[int] = []
 
     def candidates(self, job: Job) -> Iterator[int]:
-        """Groups that may take a job, least added price × cycle floor first.
+        """Groups that may take a job, least added price × cycle floor and move first.
 
         Among equals the group the job is on now comes first, then the one with least memory left.
         """
@@ -59,7 +60,11 @@ class Bins:
             fits &= self._pool[at] == job.pool
         at, floor = at[fits], floor[fits]
         added = self._price[at] * (floor - self._floor[at])
-        moves = at != self._index.get(self._current.get(job.id, ""), -1)
+        stays = self._current.get(job.id)
+        moves = at != (-1 if stays is None else self._index[stays])
+        if stays is not None and job.move_ticks:
+            share = min(job.move_ticks / self._horizon, 1.0)
+            added = added + moves * (self._price[at] * floor * share).astype(np.int64)
         for position in np.lexsort((self._free[at], moves, added)):
             index = int(at[position])
             if not self._is_forbidden(job, index):

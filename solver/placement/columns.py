@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from solver.bounds import BoundClass, cycle_floor_ticks, cycle_limit_ticks, may_use
-from solver.objective import Objective, column_cost
+from solver.objective import Objective, column_cost, least_lost_millionths
 from solver.placement.kinds import GroupKind
 from solver.placement.pairs import Flags
 from solver.placement.passes import pass_counts
@@ -72,7 +72,8 @@ class ColumnPool:
         column = self.columns[index]
         price = self.kinds[column.kind].example.price
         members = self.jobs_of(column)
-        cost = column_cost(self.objective, price, cycle_ticks, members, self.theta)
+        lost = self._lost(column.kind, members)
+        cost = column_cost(self.objective, price, cycle_ticks, members, self.theta, lost)
         if cost > column.cost:
             self.columns[index] = Column(column.kind, column.jobs, cost)
         return cost > column.cost
@@ -113,7 +114,12 @@ class ColumnPool:
     def _cost(self, kind: int, members: tuple[Job, ...]) -> int:
         price = self.kinds[kind].example.price
         cycle = cycle_floor_ticks(members)
-        return column_cost(self.objective, price, cycle, members, self.theta)
+        lost = self._lost(kind, members)
+        return column_cost(self.objective, price, cycle, members, self.theta, lost)
+
+    def _lost(self, kind: int, members: tuple[Job, ...]) -> int:
+        """Least share of the horizon that a group of the kind loses to moves, in millionths."""
+        return least_lost_millionths(self.problem, self.kinds[kind].groups, members)
 
 
 def fits(group: Group, jobs: tuple[Job, ...], bound_class: BoundClass) -> bool:

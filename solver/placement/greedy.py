@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 from solver.bounds import least_switch_ticks, may_use
+from solver.objective import Objective, value_of
 from solver.placement.bins import Bins
 from solver.plan import Plan, Timeline
 from solver.problem import Group, Job, Problem
@@ -97,7 +98,7 @@ def greedy_plan(problem: Problem) -> Plan | None:
     return min(
         plans,
         key=lambda plan: (
-            plan.objective_ticks,
+            value_of(problem, plan, Objective.ROUND),
             sum(plan.placement[job] != group for job, group in current.items()),
         ),
         default=None,

@@ -48,6 +48,8 @@ def price_cell(
     useful = np.flatnonzero(profits > 0)
     slots = _slots(cell)
     top = np.sort(profits[useful])[-slots:].sum() if useful.size and slots else 0
+    if base + int(top) > 0:
+        top = min(int(top), _fluid(cell.loads[useful], profits[useful]))
     if base + int(top) <= 0:
         return Priced(base + int(top), ())
     kept = useful[_undominated(cell, profits, useful, slots)]
@@ -87,6 +89,19 @@ def _rate_value(
 def _slots(cell: Cell) -> int:
     """Jobs a set may have besides the forced one."""
     return cell.states.most_jobs
+
+
+def _fluid(loads: Ints, profits: Ints) -> int:
+    """What no set has more profit than: the best of a group that may hold parts of jobs."""
+    order = np.argsort(loads / profits, kind="stable")
+    filled = np.cumsum(loads[order])
+    whole = int(np.searchsorted(filled, LOAD_STEPS, side="right"))
+    profit = int(profits[order[:whole]].sum())
+    if whole == order.size:
+        return profit
+    last = order[whole]
+    left = LOAD_STEPS - (int(filled[whole - 1]) if whole else 0)
+    return profit + -(-left * int(profits[last]) // int(loads[last]))
 
 
 def _undominated(cell: Cell, profits: Ints, useful: Ints, slots: int) -> Ints:

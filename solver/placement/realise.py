@@ -71,7 +71,7 @@ def plan_of_sets(
 ) -> Plan | None:
     """The plan of sets of jobs, each on a kind of group; None if one has no timeline.
 
-    A set goes to the group of its kind on which most of its jobs are now.
+    A set goes to the group of its kind from which moving its jobs would cost most.
     """
     names = _names(kinds, sets, problem.current or {})
     timelines = []
@@ -89,15 +89,15 @@ def _names(
     current: Mapping[str, str],
 ) -> list[str]:
     free = [{group.id: None for group in kind.groups} for kind in kinds]
-    stays: list[tuple[int, int, str]] = []
+    stays: list[tuple[int, int, int, str]] = []
     for index, (_, jobs) in enumerate(sets):
-        here: dict[str, int] = {}
+        here: dict[str, list[int]] = {}
         for job in jobs:
             if job.id in current:
-                here[current[job.id]] = here.get(current[job.id], 0) + 1
-        stays.extend((-count, index, group) for group, count in here.items())
+                here.setdefault(current[job.id], []).append(job.move_ticks)
+        stays.extend((-sum(t), -len(t), index, group) for group, t in here.items())
     names: dict[int, str] = {}
-    for _, index, group in sorted(stays):
+    for _, _, index, group in sorted(stays):
         kind = sets[index][0]
         if index not in names and group in free[kind]:
             names[index] = group

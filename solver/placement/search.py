@@ -8,8 +8,9 @@ bounds every common-cycle plan from below.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
+from solver.objective import MILLION
 from solver.placement.greedy import Bin, Placed
 from solver.problem import Job, Problem
 
@@ -24,7 +25,7 @@ class Search:
     placed: Placed | None
     """The cheapest placement met; None if none was met."""
     floor_ticks: int | None
-    """Its price × cycle floor, summed over groups."""
+    """Its price × cycle floor, summed over groups, with what moves cost."""
     is_complete: bool
     """Whether nothing was left out: then nothing is cheaper, or nothing exists at all."""
 
@@ -37,9 +38,13 @@ class _State:
     kinds: list[tuple[object, ...]]
     """Per group what tells it from others; of idle groups of one kind only the first is tried."""
     max_nodes: int
+    horizon_ticks: int
+    moved: dict[str, int] = field(default_factory=dict)
+    """Group → ticks it loses to jobs that move there."""
     nodes: int = 0
     best: Placed | None = None
-    best_ticks: int | None = None
+    best_cost: int | None = None
+    """In millionths of a priced group-tick."""
 
 
 def search_placement(problem: Problem, *, max_nodes: int = MAX_NODES) -> Search:
@@ -60,9 +65,11 @@ def search_placement(problem: Problem, *, max_nodes: int = MAX_NODES) -> Search:
         bins=[Bin.empty(group) for group in problem.groups],
         kinds=_kinds(problem),
         max_nodes=max_nodes,
+        horizon_ticks=problem.horizon_ticks,
     )
     _extend(state, 0, 0)
-    return Search(state.best, state.best_ticks, state.nodes <= max_nodes)
+    floor_ticks = None if state.best_cost is None else state.best_cost // MILLION
+    return Search(state.best, floor_ticks, state.nodes <= max_nodes)
 
 
 def _only_choice(problem: Problem) -> Search:
@@ -72,6 +79,7 @@ def _only_choice(problem: Problem) -> Search:
         if floor is None:
             return Search(None, None, is_complete=True)
         here = here.with_job(job, floor)
+    # All jobs are on the only group, or come to it from nowhere: nothing moves.
     return Search({here.group.id: here.jobs}, here.group.price * here.floor_ticks, is_complete=True)
 
 
@@ -92,20 +100,22 @@ def _kinds(problem: Problem) -> list[tuple[object, ...]]:
 
 def _extend(state: _State, depth: int, cost: int) -> None:
     if depth == len(state.jobs):
-        state.best_ticks = cost
+        state.best_cost = cost
         state.best = {here.group.id: here.jobs for here in state.bins if here.jobs}
         return
     job = state.jobs[depth]
     for added, floor, index in _branches(state, job):
-        if state.best_ticks is not None and cost + added >= state.best_ticks:
+        if state.best_cost is not None and cost + added >= state.best_cost:
             return
         state.nodes += 1
         if state.nodes > state.max_nodes:
             return
         here = state.bins[index]
+        moved = state.moved.get(here.group.id, 0)
         state.bins[index] = here.with_job(job, floor)
+        state.moved[here.group.id] = moved + _move_ticks(state, job, here)
         _extend(state, depth + 1, cost + added)
-        state.bins[index] = here
+        state.bins[index], state.moved[here.group.id] = here, moved
 
 
 def _branches(state: _State, job: Job) -> list[tuple[int, int, int]]:
@@ -120,6 +130,18 @@ def _branches(state: _State, job: Job) -> list[tuple[int, int, int]]:
             idle.add(state.kinds[index])
         floor = here.floor_with(job)
         if floor is not None:
-            added = here.group.price * (floor - here.floor_ticks)
+            moved = state.moved.get(here.group.id, 0)
+            added = _cost(state, here, floor, moved + _move_ticks(state, job, here))
+            added -= _cost(state, here, here.floor_ticks, moved)
             found.append((added, here.group.id != stays, floor, index))
     return [(added, floor, index) for added, _, floor, index in sorted(found)]
+
+
+def _cost(state: _State, here: Bin, floor_ticks: int, moved_ticks: int) -> int:
+    """What a group adds to the value, in millionths."""
+    lost = min(MILLION * moved_ticks // state.horizon_ticks, MILLION)
+    return here.group.price * floor_ticks * (MILLION + lost)
+
+
+def _move_ticks(state: _State, job: Job, here: Bin) -> int:
+    return job.move_ticks if state.current.get(job.id, here.group.id) != here.group.id else 0

@@ -2,6 +2,7 @@ from dataclasses import replace
 
 import pytest
 
+from solver import Objective, Status, plan
 from solver.explain import describe_bytes, describe_ticks, explain
 from solver.problem import Group, Job, Problem
 from tests.solver.instances import job, one_group, three_loops
@@ -77,6 +78,22 @@ def test_a_forbidden_pair_on_the_only_group_is_named():
 def test_what_all_groups_together_cannot_give_is_named(change, message):
     jobs = tuple(replace(j, **change) for j in three_loops())
     assert explain(Problem((Group("g", 100), Group("h", 100)), jobs)) == message
+
+
+def test_what_repeated_passes_could_serve_is_not_called_impossible():
+    short, long = job("short", (10, 40, 0), limit=1200), job("long", (200, 300, 0), limit=1200)
+    assert "job short allows 60 ms" in explain(one_group(short, long))
+    assert explain(one_group(short, long), most_passes=20) == ""
+
+
+def test_what_no_schedule_can_serve_is_named_with_the_time_it_needs():
+    jobs = [job(f"j{index}", (40, 60, 0), limit=1200) for index in range(4)]
+    assert explain(one_group(*jobs), most_passes=5) == (
+        "jobs j0, j1, j2 and j3 need 133.6 % of the time of group g to keep their slowdown limits, "
+        "however often each passes its loop"
+    )
+    result = plan(one_group(*jobs), objective=Objective.GROUPS, most_passes=5)
+    assert (result.status, result.plan) == (Status.INFEASIBLE, None)
 
 
 def test_ten_thousand_jobs_on_one_group_get_an_answer_at_once():

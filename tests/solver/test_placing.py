@@ -93,6 +93,20 @@ def test_forbidden_pairs_and_pins_are_kept():
     assert result.plan.placement["c"] == "g2"
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("objective", [Objective.COST, Objective.GPU_HOURS])
+@pytest.mark.parametrize("move_ticks", [0, 900])
+def test_jobs_move_where_that_pays(objective, move_ticks):
+    """Fourteen jobs of a tenth on two groups need one; moving half of them may cost more."""
+    jobs = [job(f"j{index}", (50, 950, 0), memory=5, move_ticks=move_ticks) for index in range(14)]
+    groups = (Group("a", 100, price=10), Group("b", 100, price=11))
+    current = {entry.id: "ab"[index % 2] for index, entry in enumerate(jobs)}
+    problem = Problem(groups, tuple(jobs), current, horizon_ticks=1000)
+    result = _checked(problem, objective)
+    moved = [name for name, group in result.plan.placement.items() if group != current[name]]
+    assert len(moved) == (0 if move_ticks else 7)
+
+
 def test_without_time_the_greedy_plan_serves_any_objective():
     result = solver.plan(random_pool(30, 3), objective=Objective.GROUPS, budget_s=0.0)
     assert (result.status, result.source) == (Status.OUT_OF_TIME, Source.GREEDY)

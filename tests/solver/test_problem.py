@@ -16,7 +16,7 @@ def test_times_of_a_job_follow_from_its_ops():
 
 def test_a_problem_survives_json_and_pickle():
     jobs = (*three_loops(), job("shy", (5, 0, 0), forbids=("math",), pinned_group="h"))
-    problem = Problem((Group("g", 100), Group("h", 50, "big", 3, 2)), jobs, {"math": "g"})
+    problem = Problem((Group("g", 100), Group("h", 50, "big", 3, 2)), jobs, {"math": "g"}, 7)
     assert Problem.from_json(json.dumps(problem.to_json())) == problem
     assert Problem.from_json(problem.to_json()) == problem
     assert pickle.loads(pickle.dumps(problem)) == problem

@@ -1,3 +1,4 @@
+from dataclasses import replace
 from itertools import product
 
 from hypothesis import given, settings
@@ -12,7 +13,8 @@ GROUPS = (Group("g", 25), Group("h", 25), Group("i", 100, price=2))
 
 
 def _cheapest(problem):
-    """Least price × floor over all placements, or None."""
+    """Least price × floor over all placements, with what moves cost, or None."""
+    current = problem.current or {}
     costs = []
     for choice in product(problem.groups, repeat=len(problem.jobs)):
         cost = 0
@@ -24,9 +26,11 @@ def _cheapest(problem):
             fits = sum(j.memory_bytes for j in here) <= group.memory_bytes
             if not fits or floor > cycle_limit_ticks(here):
                 break
-            cost += group.price * floor
+            moved = sum(j.move_ticks for j in here if current.get(j.id) not in {None, group.id})
+            lost = min(moved * 1_000_000 // problem.horizon_ticks, 1_000_000)
+            cost += group.price * floor * (1_000_000 + lost)
         else:
-            costs.append(cost)
+            costs.append(cost // 1_000_000)
     return min(costs, default=None)
 
 
@@ -41,6 +45,15 @@ def test_the_search_finds_the_cheapest_placement(jobs, limit):
     search = search_placement(problem)
     assert search.is_complete
     assert search.floor_ticks == _cheapest(problem)
+
+
+@given(jobs_of_one_group(max_jobs=4, max_ops=2), st.data())
+@settings(max_examples=40, deadline=None, derandomize=True)
+def test_what_moves_cost_is_weighed(jobs, data):
+    moving = tuple(replace(j, move_ticks=data.draw(st.sampled_from([0, 100, 400]))) for j in jobs)
+    current = {j.id: data.draw(st.sampled_from("ghi")) for j in jobs if data.draw(st.booleans())}
+    problem = Problem(GROUPS, moving, current, horizon_ticks=1000)
+    assert search_placement(problem).floor_ticks == _cheapest(problem)
 
 
 def test_a_search_cut_short_says_so():
