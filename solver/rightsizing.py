@@ -10,14 +10,15 @@ from __future__ import annotations
 
 import math
 import random
+import time
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 from itertools import combinations
 
 from solver.arrangements import Cell, Market
 from solver.cellvalue import Effort, Sizing, Value, alone, holds, holds_quickly, shape
-from solver.cpsat import cyclic
-from solver.cpsat.master import LinearMaster, choose
+from solver.cpsat import guard
+from solver.cpsat.master import LinearMaster
 from solver.objective import MILLION
 from solver.placement.columns import Column
 from solver.scoring import Dispatch
@@ -43,6 +44,10 @@ REPAIR_DETERMINISTIC_S = 2.0
 CHOICE_S = 300.0
 """Wall time that stops a choice in any case: far above what its own seconds take on a busy machine,
 so that the answer does not depend on the load."""
+GROWTH_SHARE = 0.6
+"""Share of a budget after which sets are chosen and confirmed."""
+LAST_S = 1.0
+"""Seconds of a budget in which nothing is begun any more: what is under way ends in it."""
 _UNSERVED = 1_000 * MILLION
 
 Ids = tuple[int, ...]
@@ -56,6 +61,7 @@ def right_size(
     dispatch: Dispatch,
     effort: Effort | None = None,
     seed: int = 0,
+    budget_s: float | None = None,
 ) -> tuple[Cell, ...]:
     """Cells that serve every job within its limit at the least price per unit of work.
 
@@ -71,25 +77,68 @@ def right_size(
         How hard to search.
     seed
         Of the search.
+    budget_s
+        Seconds the call may take; cells that could not be confirmed in time are not used. None:
+        as many as the effort takes, so that the answer is the same on every machine.
     """
     effort = Effort() if effort is None else effort
     theta = 0.0 if effort.is_by_price else market.dedicated_price
     row = tuple(sorted(jobs, key=lambda job: (job.mean_s, job.name)))
-    search = _Search(Sizing(market, effort, theta), row, random.Random(seed))
+    ends = Ends.after(time.monotonic(), budget_s)
+    search = _Search(Sizing(market, effort, theta), row, random.Random(seed), ends)
     search.begin()
     for _ in range(effort.steps):
         search.grow()
-    for _ in range(effort.max_rounds):
+    return tuple(value.cell for value in _settle(search, dispatch).values())
+
+
+def _settle(search: _Search, dispatch: Dispatch) -> dict[Ids, Value]:
+    """The best choice whose cells are all confirmed."""
+    for _ in range(search.sizing.effort.max_rounds):
         chosen = search.choose()
         failed = [ids for ids in chosen if not search.is_sound(ids)]
         if not failed:
             failed = [ids for ids in chosen if not search.is_confirmed(ids, dispatch)]
         if not failed:
+            return chosen
+        if search.ends.is_over:
             break
         search.ban(failed)
-    else:
-        chosen = search.choose(search.confirmed)
-    return tuple(value.cell for value in chosen.values())
+    return search.choose(search.confirmed)
+
+
+@dataclass(frozen=True, slots=True)
+class Ends:
+    """When a search stops to grow, and when it has to have ended; None: never."""
+
+    growth_s: float | None
+    """Clock of `time.monotonic`."""
+    all_s: float | None
+
+    @classmethod
+    def after(cls, began_s: float, budget_s: float | None) -> Ends:
+        """The ends of a search with a budget."""
+        if budget_s is None:
+            return cls(None, None)
+        kept_s = min(LAST_S, (1 - GROWTH_SHARE) * budget_s)
+        return cls(began_s + GROWTH_SHARE * budget_s, began_s + budget_s - kept_s)
+
+    @property
+    def is_grown(self) -> bool:
+        """Whether no other set is to be tried."""
+        return self.growth_s is not None and time.monotonic() > self.growth_s
+
+    @property
+    def is_over(self) -> bool:
+        """Whether the budget is spent."""
+        return self.all_s is not None and time.monotonic() > self.all_s
+
+    @property
+    def choice_s(self) -> float:
+        """Seconds that a choice may take."""
+        if self.all_s is None:
+            return CHOICE_S
+        return min(CHOICE_S, max((self.all_s - time.monotonic()) / 2, 0.0))
 
 
 @dataclass(slots=True, eq=False)
@@ -100,6 +149,7 @@ class _Search:
     row: tuple[Workload, ...]
     """Jobs by length."""
     rng: random.Random
+    ends: Ends
     columns: dict[Ids, Value] = field(default_factory=dict)
     """Sets worth choosing among, in the order of their addition to the master."""
     duals: list[float] = field(default_factory=list)
@@ -135,6 +185,8 @@ class _Search:
 
     def grow(self) -> None:
         """One round: sets made from the best ones, and the prices anew."""
+        if self.ends.is_grown:
+            return
         parents = [*sorted(self.columns, key=self._missing)[:NUM_PARENTS], *self.in_use]
         for joining in self.rng.sample(range(len(self.row)), min(JOINING, len(self.row))):
             for ids in parents:
@@ -149,6 +201,8 @@ class _Search:
 
     def is_sound(self, ids: Ids) -> bool:
         """Whether a set keeps its limits under more draws, by the quick look."""
+        if self.ends.is_over:
+            return len(ids) == 1 or ids in self.sound
         if ids not in self.sound and (
             len(ids) == 1 or holds_quickly(self.columns[ids].cell, self.sizing.effort)
         ):
@@ -157,6 +211,8 @@ class _Search:
 
     def is_confirmed(self, ids: Ids, dispatch: Dispatch) -> bool:
         """Whether a set keeps its limits under the arbiter."""
+        if self.ends.is_over:
+            return len(ids) == 1 or ids in self.confirmed
         if ids not in self.confirmed and (
             len(ids) == 1 or holds(self.columns[ids].cell, dispatch, self.sizing.effort)
         ):
@@ -172,15 +228,17 @@ class _Search:
         place = {ids: index for index, ids in enumerate(ordered)}
         seconds = REPAIR_DETERMINISTIC_S if self.chosen else CHOICE_DETERMINISTIC_S
         for _ in range(1 if self.sizing.effort.is_by_price or self.chosen else 2):
-            answer = choose(
+            if self.ends.is_over:
+                break
+            found = guard.choose(
                 len(self.row),
-                (len(self.row),),
                 [self._column(ids) for ids in ordered],
                 [place[ids] for ids in chosen if ids in place],
-                cyclic.Effort(CHOICE_S, deterministic_s=seconds),
+                budget_s=self.ends.choice_s,
+                deterministic_s=seconds,
             )
-            if answer.columns is not None:
-                chosen = [ordered[at] for at in answer.columns]
+            if found is not None:
+                chosen = [ordered[at] for at in found]
             self._set_theta((self.columns[ids], 1.0) for ids in chosen)
         self.chosen = chosen
         return {ids: self.columns[ids] for ids in chosen}
@@ -202,7 +260,7 @@ class _Search:
                 self.columns[ids] = other
 
     def _try(self, ids: Ids) -> None:
-        if ids in self.tried:
+        if ids in self.tried or self.ends.is_grown:
             return
         self.tried.add(ids)
         value = self._best(ids)

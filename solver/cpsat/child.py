@@ -13,6 +13,11 @@ import sys
 import time
 from collections.abc import Callable
 
+from solver.cpsat.choice_messages import (
+    ChoiceRequest,
+    read_choice_request,
+    write_choice_answer,
+)
 from solver.cpsat.lines import Finished
 from solver.cpsat.messages import (
     Answer,
@@ -98,6 +103,15 @@ def run_packing(request: PackRequest) -> None:
     _print(write_pack_answer(Finished()))
 
 
+def run_choice(request: ChoiceRequest) -> None:
+    """Choose columns until the deadline."""
+    from solver.cpsat.pack import choose_columns  # noqa: PLC0415
+
+    left_s = request.deadline_epoch_s - time.time()
+    choose_columns(request, left_s, lambda answer: _print(write_choice_answer(answer)))
+    _print(write_choice_answer(Finished()))
+
+
 def _tell(answer: Answer, problem: Problem | None) -> None:
     _print(write_answer(answer, problem))
 
@@ -112,15 +126,17 @@ def main() -> None:
     if sys.argv[1:] == ["--background"]:
         os.nice(BACKGROUND_NICENESS)
     line = sys.stdin.buffer.readline()
-    packing = read_pack_request(line)
-    request = read_request(line) if packing is None else packing
+    request = read_pack_request(line) or read_choice_request(line) or read_request(line)
     resource.setrlimit(resource.RLIMIT_AS, (request.memory_bytes, request.memory_bytes))
     left_s = request.deadline_epoch_s - time.time()
     signal.alarm(max(1, round(left_s) + ALARM_AFTER_S))
-    if packing is None:
-        run(read_request(line), _tell)
-    else:
-        run_packing(packing)
+    match request:
+        case PackRequest():
+            run_packing(request)
+        case ChoiceRequest():
+            run_choice(request)
+        case Request():
+            run(request, _tell)
 
 
 if __name__ == "__main__":

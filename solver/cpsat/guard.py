@@ -14,6 +14,11 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
+from solver.cpsat.choice_messages import (
+    ChoiceRequest,
+    read_choice_answer,
+    write_choice_request,
+)
 from solver.cpsat.leash import ChildEnd, Verdict, run_child
 from solver.cpsat.lines import Finished
 from solver.cpsat.messages import (
@@ -32,6 +37,7 @@ from solver.cpsat.pack_messages import (
     write_pack_request,
 )
 from solver.objective import Objective
+from solver.placement.columns import Column
 from solver.plan import Plan, Timeline
 from solver.problem import Problem
 
@@ -195,3 +201,81 @@ def pack(
         return Verdict.ANSWER
 
     return PackReport(*run_child(command, write_pack_request(request), deadline, take))
+
+
+def choose(
+    num_jobs: int,
+    columns: Sequence[Column],
+    start: Sequence[int],
+    *,
+    budget_s: float,
+    deterministic_s: float,
+    seed: int = 0,
+    memory_bytes: int = MEMORY_BYTES,
+    command: Sequence[str] = CHILD,
+) -> tuple[int, ...] | None:
+    """The cheapest choice of columns found that serves each job exactly once.
+
+    Parameters
+    ----------
+    num_jobs
+        Jobs that the columns name by index.
+    columns
+        Sets of jobs, of one kind of group that there are enough of.
+    start
+        Indices of a choice to start from.
+    budget_s
+        Seconds until the child is killed, its start included.
+    deterministic_s
+        CP-SAT's own seconds: the same answer on every machine, unless the budget ends before.
+    seed
+        For CP-SAT.
+    memory_bytes
+        Cap on the child's address space.
+    command
+        Command of the child.
+
+    Returns
+    -------
+    tuple of int or None
+        Indices of the columns taken; None if the child told no choice that is one.
+    """
+    request = ChoiceRequest(
+        num_jobs=num_jobs,
+        counts=(num_jobs,),
+        columns=tuple(columns),
+        start=tuple(start),
+        deadline_epoch_s=time.time() + budget_s - KILL_MARGIN_S,
+        deterministic_s=deterministic_s,
+        seed=seed,
+        memory_bytes=memory_bytes,
+    )
+
+    inbox = _ChoiceInbox(num_jobs, columns)
+    run_child(command, write_choice_request(request), time.monotonic() + budget_s, inbox.take)
+    return inbox.found
+
+
+@dataclass(slots=True)
+class _ChoiceInbox:
+    """The best choice so far."""
+
+    num_jobs: int
+    columns: Sequence[Column]
+    found: tuple[int, ...] | None = None
+
+    def take(self, line: bytes) -> Verdict:
+        answer = read_choice_answer(line)
+        if isinstance(answer, Finished):
+            return Verdict.LAST
+        if answer is None or not self._is_choice(answer.columns):
+            return Verdict.GARBAGE
+        self.found = answer.columns
+        return Verdict.ANSWER
+
+    def _is_choice(self, chosen: Sequence[int]) -> bool:
+        """Whether columns by these indices serve every job exactly once."""
+        if not all(0 <= index < len(self.columns) for index in chosen):
+            return False
+        served = sorted(job for index in chosen for job in self.columns[index].jobs)
+        return served == list(range(self.num_jobs))

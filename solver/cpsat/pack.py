@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 
 import numpy as np
 
 from solver.bounds import BoundClass
 from solver.certificate import Certificate, certified_value
+from solver.cpsat.choice_messages import ChoiceRequest, Chosen
 from solver.cpsat.cyclic import Effort, Ending
 from solver.cpsat.diving import dive
 from solver.cpsat.master import IntegerAnswer, choose
@@ -56,6 +58,18 @@ def pack(request: PackRequest, deadline: float, tell: Tell) -> None:
         _pack_repeating(_packing(request, start, deadline, tell, request.most_passes))
     else:
         _pack_common(_packing(request, start, deadline, tell, 1))
+
+
+def choose_columns(request: ChoiceRequest, budget_s: float, tell: Callable[[Chosen], None]) -> None:
+    """Tell better and better choices among the columns of a request."""
+    choose(
+        request.num_jobs,
+        request.counts,
+        request.columns,
+        request.start,
+        Effort(budget_s, request.seed, deterministic_s=request.deterministic_s),
+        lambda columns: tell(Chosen(columns)),
+    )
 
 
 def _packing(
@@ -196,7 +210,8 @@ def _searched_value(packing: Packing, bound: int) -> int:
     if packing.objective is Objective.THROUGHPUT:
         return bound
     if packing.objective is not Objective.GPU_HOURS:
-        return -(-bound // MILLION)
+        # Without moves every plan costs a whole number; what moves add is rounded down.
+        return bound // MILLION if packing.problem.has_moves else -(-bound // MILLION)
     nothing = Certificate(Objective.GPU_HOURS, {}, {"": -bound}, packing.columns.pool.theta)
     return certified_value(packing.problem, nothing)
 

@@ -116,3 +116,14 @@ def test_jobs_that_allow_no_slowdown_stay_alone():
     strict = [replace(job, slowdown_limit=1.0) for job in WAITERS[:3]]
     cells = right_size(COLOCATED, strict, dispatch=planned_order, effort=SMALL)
     assert [len(cell.jobs) for cell in cells] == [1, 1, 1]
+
+
+@pytest.mark.slow
+def test_an_endless_search_ends_with_its_budget_and_every_cell_used_keeps_its_limits():
+    jobs = [loop(f"j{i}", 20 + i, 10, 70, limit=1.4) for i in range(24)]
+    cells = right_size(
+        COLOCATED, jobs, dispatch=shortest_first, effort=Effort(steps=10**6), budget_s=4.0
+    )
+    assert sorted(job.name for cell in cells for job in cell.jobs) == sorted(j.name for j in jobs)
+    assert any(len(cell.jobs) > 1 for cell in cells)
+    assert score_fleet(cells, shortest_first, [77], cycles=40).attainment == 1

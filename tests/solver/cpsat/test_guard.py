@@ -18,6 +18,7 @@ from solver.cpsat.messages import (
     write_answer,
     write_request,
 )
+from solver.placement.columns import Column
 from solver.result import Source, Status
 from solver.timeline import greedy_timeline
 from solver.verify import verify
@@ -145,3 +146,30 @@ def test_a_child_that_cannot_start_leaves_the_greedy_plan():
     result = _plan(command=("no-such-program-anywhere",))
     assert (result.status, result.source) == (Status.UNKNOWN, Source.GREEDY)
     assert "did not start" in result.reason
+
+
+COLUMNS = [
+    Column(0, jobs, cost)
+    for jobs, cost in [((0,), 5), ((1,), 5), ((2,), 5), ((0, 1), 7), ((1, 2), 6), ((0, 1, 2), 13)]
+]
+
+
+def test_the_cheapest_choice_of_columns_comes_from_the_child():
+    found = guard.choose(3, COLUMNS, (0, 1, 2), budget_s=20.0, deterministic_s=1.0)
+    assert sorted(found) == [0, 4]
+
+
+@pytest.mark.parametrize(
+    "line", ['{"chosen": [0, 1]}', '{"chosen": [0, 0, 4]}', '{"chosen": [99]}', "nonsense"]
+)
+def test_a_choice_that_is_none_is_not_believed(line):
+    command = (sys.executable, "-c", f"print({line!r}); print('{{\"finished\": true}}')")
+    assert guard.choose(3, COLUMNS, (), budget_s=5.0, deterministic_s=1.0, command=command) is None
+
+
+@pytest.mark.slow
+def test_a_choice_that_hangs_is_killed_with_what_it_told():
+    code = "print('{\"chosen\": [5]}', flush=True); import time; time.sleep(600)"
+    command = (sys.executable, "-c", code)
+    found = guard.choose(3, COLUMNS, (), budget_s=1.0, deterministic_s=1.0, command=command)
+    assert found == (5,)
