@@ -43,6 +43,8 @@ class Market:
     """Of a rollout group, or of one job's private rollout groups; unused where colocated."""
     memory_bytes: int | None = None
     """Host memory of a shared group; None: it does not bind."""
+    rollout_bytes: int | None = None
+    """The same of a shared rollout group; None: as much."""
     max_jobs: int = 5
     """Most jobs on one shared group."""
     staleness: int = 0
@@ -60,6 +62,12 @@ class Market:
             return self.train_price
         return self.rollout_price + self.train_price
 
+    def memory_for(self, role: Role) -> int | None:
+        """Host memory of a shared group of a role; None: it does not bind."""
+        if role is Role.ROLLOUT and self.rollout_bytes is not None:
+            return self.rollout_bytes
+        return self.memory_bytes
+
     def price(self, num_jobs: int, num_rollout: int, num_train: int) -> float:
         """What so many shared groups cost per second, with the private ones of the jobs."""
         trains = num_train * self.train_price
@@ -76,12 +84,14 @@ Seats = tuple[str, ...]
 """Groups of one kind that keep a job's state."""
 
 
-def has_room(market: Market, jobs: Iterable[Workload]) -> bool:
-    """Whether the states of the jobs fit one shared group."""
+def has_room(
+    market: Market, jobs: Iterable[Workload], role: Role = Role.TRAIN, num_groups: int = 1
+) -> bool:
+    """Whether the states of the jobs fit shared groups of a role, taken together."""
     here = list(jobs)
-    memory = market.memory_bytes
-    return len(here) <= market.max_jobs and (
-        memory is None or sum(job.memory_bytes for job in here) <= memory
+    memory = market.memory_for(role)
+    return len(here) <= num_groups * market.max_jobs and (
+        memory is None or sum(job.bytes_for(role) for job in here) <= num_groups * memory
     )
 
 
@@ -113,15 +123,16 @@ class Cell:
 
     def fits(self) -> bool:
         """Whether memory and the number of jobs per shared group hold."""
-        shared = [self.train_groups]
+        shared = [(Role.TRAIN, self.train_groups)]
         if self.market.arrangement is Arrangement.SPLIT:
-            shared.append(self.rollout_groups)
+            shared.append((Role.ROLLOUT, self.rollout_groups))
         return all(
             has_room(
                 self.market,
                 [job for job, places in zip(self.jobs, seats, strict=True) if group in places],
+                role,
             )
-            for seats in shared
+            for role, seats in shared
             for group in set().union(*seats)
         )
 
@@ -162,9 +173,9 @@ def make_cell(
     rollouts: tuple[Seats, ...] = ((),) * len(jobs)
     if market.arrangement is Arrangement.SPLIT:
         loads = [job.role_s(Role.ROLLOUT) for job in jobs]
-        rollouts = _seats(market, jobs, "rollout", loads, num_rollout, rollouts)
+        rollouts = _seats(market, jobs, Role.ROLLOUT, loads, num_rollout, rollouts)
     loads = [_train_load(market, job) for job in jobs]
-    trains = _seats(market, jobs, "train", loads, num_train, rollouts)
+    trains = _seats(market, jobs, Role.TRAIN, loads, num_train, rollouts)
     if market.arrangement is Arrangement.COLOCATED:
         rollouts = trains
     return Cell(market, tuple(jobs), rollouts, trains)
@@ -180,7 +191,7 @@ def _train_load(market: Market, job: Workload) -> float:
 def _seats(
     market: Market,
     jobs: Sequence[Workload],
-    kind: str,
+    role: Role,
     loads: Sequence[float],
     count: int,
     apart: Sequence[Seats],
@@ -193,6 +204,7 @@ def _seats(
     smallest.
     """
     is_pooled = market.max_seats > 1 and count > 1
+    memory = market.memory_for(role)
     here: list[list[int]] = [[] for _ in range(count)]
     used_bytes = [0] * count
 
@@ -202,15 +214,15 @@ def _seats(
         return not fits(index, place), load
 
     def fits(index: int, place: int) -> bool:
-        total, memory = used_bytes[place] + jobs[index].memory_bytes, market.memory_bytes
+        total = used_bytes[place] + jobs[index].bytes_for(role)
         return len(here[place]) < market.max_jobs and (memory is None or total <= memory)
 
     def seat(index: int, places: Iterable[int]) -> None:
         place = min(places, key=partial(crowd, index))
         here[place].append(index)
-        used_bytes[place] += jobs[index].memory_bytes
+        used_bytes[place] += jobs[index].bytes_for(role)
 
-    sizes = [job.memory_bytes if is_pooled else 0 for job in jobs]
+    sizes = [job.bytes_for(role) if is_pooled else 0 for job in jobs]
     order = sorted(range(len(jobs)), key=lambda i: (-sizes[i], -loads[i], jobs[i].name))
     for index in order:
         seat(index, range(count))
@@ -220,7 +232,7 @@ def _seats(
             if open_places and sum(index in place for place in here) == num_seats:
                 seat(index, open_places)
     return tuple(
-        tuple(f"{kind}-{place}" for place in range(count) if index in here[place])
+        tuple(f"{role}-{place}" for place in range(count) if index in here[place])
         for index in range(len(jobs))
     )
 

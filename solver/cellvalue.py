@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
-from solver.arrangements import Arrangement, Cell, Market, make_cell
+from solver.arrangements import Arrangement, Cell, Market, has_room, make_cell
 from solver.queueing import Turn, queue_ends
 from solver.scoring import Dispatch, alone_ticks, horizon_s, score_cell, tolerances
 from solver.workloads import Role, Workload
@@ -244,15 +244,10 @@ def _works(
 ) -> list[float]:
     """Per number of groups from 1 the work that no schedule exceeds; 0 where none is possible."""
     shares = [(_share(job, roles, market.staleness), 1 / job.slowdown_limit) for job in jobs]
-    memory = sum(job.memory_bytes for job in jobs)
-    has_room = [
-        len(jobs) <= count * market.max_jobs
-        and (market.memory_bytes is None or memory <= count * market.memory_bytes)
-        for count in range(1, most + 1)
-    ]
+    role = Role.TRAIN if Role.TRAIN in roles else Role.ROLLOUT
     return [
-        (most_work(shares, count) or 0.0) if is_roomy else 0.0
-        for count, is_roomy in enumerate(has_room, start=1)
+        (most_work(shares, count) or 0.0) if has_room(market, jobs, role, count) else 0.0
+        for count in range(1, most + 1)
     ]
 
 

@@ -18,7 +18,6 @@ from solver.dispatch.events import TICKS_PER_S, DispatchPlan, Slot
 from solver.dispatch.rules import (
     FirstReady,
     KeepGroup,
-    LargestLagFirst,
     PlanOrderWithBackfill,
     ShortestFirst,
     StrictOrder,
@@ -142,25 +141,24 @@ def planned_order(cell: Cell) -> tuple[DispatchPlan, Rule]:
     return _planned(cell), PlanOrderWithBackfill()
 
 
-def lag_first(_cell: Cell) -> tuple[DispatchPlan, Rule]:
-    """The job that has waited longest relative to its time alone."""
-    return DispatchPlan(), LargestLagFirst()
-
-
 def shortest_first(cell: Cell) -> tuple[DispatchPlan, Rule]:
     """The shortest op, as long as nobody comes near its limit."""
     names = (job.name for job in cell.jobs)
     return DispatchPlan(), ShortestFirst(dict(zip(names, tolerances(cell.jobs), strict=True)))
 
 
+def smallest_share_first(cell: Cell) -> tuple[DispatchPlan, Rule]:
+    """What takes the smallest share of its job's iteration, as long as nobody nears its limit."""
+    names = (job.name for job in cell.jobs)
+    return DispatchPlan(), ShortestFirst(
+        dict(zip(names, tolerances(cell.jobs), strict=True)),
+        {job.name: sum(op.duration_s + op.wait_s for op in job.ops) for job in _means(cell)},
+    )
+
+
 def keep_group(cell: Cell) -> tuple[DispatchPlan, Rule]:
     """First ready, but a job keeps its group from one op to the next where it does not wait."""
     return _planned(cell), KeepGroup(_following(cell), FirstReady())
-
-
-def keep_group_lag_first(cell: Cell) -> tuple[DispatchPlan, Rule]:
-    """The most lagging job, but a job keeps its group where it does not wait."""
-    return _planned(cell), KeepGroup(_following(cell), LargestLagFirst())
 
 
 def _following(cell: Cell) -> frozenset[tuple[str, str]]:

@@ -21,10 +21,10 @@ class Turn(StrEnum):
     """Whose turn it is on a free group."""
 
     FIRST_READY = "first_ready"
-    LAG_FIRST = "lag_first"
-    """The job that waited longest relative to its time alone."""
     SHORTEST_FIRST = "shortest_first"
     """The shortest, unless a job lags by more than it tolerates."""
+    SMALLEST_SHARE_FIRST = "smallest_share_first"
+    """The one that takes the smallest share of its job's iteration, under the same condition."""
 
 
 @dataclass(slots=True, eq=False)
@@ -106,6 +106,9 @@ def queue_ends(
                 floor.serve(station, following, now)
             elif station.queue:
                 floor.call_next(station, now)
+            if floor.at_once is not None:
+                step, floor.at_once = floor.at_once, None
+                floor.arrive(step, now)
     return [loop.ends for loop in floor.loops]
 
 
@@ -122,6 +125,8 @@ class _Floor:
         self.events: list[tuple[int, int, _Station | None, _Step | None]] = []
         """(tick, rank, station, step): a step is ready (no station), its lease ends, or the station
         is looked at again (no step); those of a tick in order of their push."""
+        self.at_once: _Step | None = None
+        """A step that is ready now, and that nothing else of this tick comes before."""
         self._rank = 0
         self._turn = turn
         self._is_kept = is_kept
@@ -131,8 +136,13 @@ class _Floor:
             [round(op.copy_s * TICKS_PER_S) if op.is_any else 0 for op in j.ops] for j in jobs
         ]
         self._means = [[op.duration_s for op in job.ops] for job in jobs]
+        self._ranks = self._means
+        if turn is Turn.SMALLEST_SHARE_FIRST:
+            alone = [sum(op.duration_s + op.wait_s for op in job.ops) for job in jobs]
+            self._ranks = [[m / a for m in row] for row, a in zip(self._means, alone, strict=True)]
         # What yields is set by op, so that where nothing does it costs one look-up.
         self._yields = [[op.is_yieldable for op in job.ops] for job in jobs]
+        self._is_yielding = any(any(row) for row in self._yields)
         self._rule = YieldRule()
         self._left: list[tuple[_Station | None, int]] = [(None, 0)] * len(jobs)
         """Per job the group its state was changed on last, and the tick it is on the others."""
@@ -155,7 +165,8 @@ class _Floor:
             return
         for station in self.places[step.job][step.op]:
             station.queue.append(step)
-            self._ask_to_yield(station, now)
+            if self._is_yielding:
+                self._ask_to_yield(station, now)
 
     def look_again(self, station: _Station | None, now: int) -> None:
         """The moment has come at which the holder may have to yield."""
@@ -174,7 +185,7 @@ class _Floor:
             # The next iteration begins where this one ends: no need to look for it.
             self.loops[index].ends.append(tick)
             if step.iteration + 1 < job.iterations:
-                self._push(tick, None, _Step(index, step.iteration + 1, 0))
+                self._make_ready(_Step(index, step.iteration + 1, 0), tick, now)
             return None
         if self.loops[index].finish(op, tick):
             self.go_on(index, now)
@@ -182,8 +193,14 @@ class _Floor:
         following = _Step(index, step.iteration, op + 1, now)
         if self._is_kept and tick == now and station in self.places[index][op + 1]:
             return following
-        self._push(tick, None, following)
+        self._make_ready(following, tick, now)
         return None
+
+    def _make_ready(self, step: _Step, tick: int, now: int) -> None:
+        if tick == now and (not self.events or self.events[0][0] > now):
+            self.at_once = step
+        else:
+            self._push(tick, None, step)
 
     def call_next(self, station: _Station, now: int) -> None:
         """Serve who is next on the free station, if anybody still waits."""
@@ -243,16 +260,20 @@ class _Floor:
     def _next(self, station: _Station, now: int) -> _Step | None:
         """Who is next, if anybody still waits."""
         station.queue = queue = [step for step in station.queue if step.is_waiting]
+        if not queue:
+            return None
+        first = queue[0]
         if len(queue) > 1 and self._turn is not Turn.FIRST_READY:
-            return max(queue, key=lambda waiting: self._claim(waiting, now))
-        return queue[0] if queue else None
+            most = self._claim(first, now)
+            for step in queue:
+                if (claim := self._claim(step, now)) > most:
+                    first, most = step, claim
+        return first
 
     def _claim(self, step: _Step, now: int) -> tuple[float, float]:
         lag = (self._waited[step.job] + now - step.ready) / self._alone[step.job]
-        if self._turn is Turn.LAG_FIRST:
-            return lag, 0.0
         tolerance = self._tolerances[step.job]
-        return (lag / tolerance, 0.0) if lag > tolerance else (0.0, -self._means[step.job][step.op])
+        return (lag / tolerance, 0.0) if lag > tolerance else (0.0, -self._ranks[step.job][step.op])
 
     def _push(self, tick: int, station: _Station | None, step: _Step | None) -> None:
         self._rank += 1

@@ -53,6 +53,8 @@ class FleetScore:
     num_jobs: int
     periods_s: Mapping[str, float]
     """Job → mean iteration in seconds, averaged over seeds."""
+    slowdowns: Mapping[str, float]
+    """Job → slowdown, averaged over seeds."""
 
     def saving(self, dedicated_price: float) -> float:
         """Share of the price per unit of work saved over groups of its own for each job.
@@ -122,6 +124,10 @@ def score_fleet(
         num_jobs=len(limits),
         periods_s={
             name: sum(score.periods_s.get(name, 0.0) for score in flat) / len(seeds)
+            for name in limits
+        },
+        slowdowns={
+            name: sum(score.slowdowns.get(name, 0.0) for score in flat) / len(seeds)
             for name in limits
         },
     )

@@ -111,6 +111,10 @@ class SimJob:
                 f"{self.iterations}; make them equal"
             )
 
+    def __hash__(self) -> int:
+        # Jobs are looked up often, and their tapes are long: a few values tell them apart.
+        return hash((self.name, self.iterations, self.staleness, self.tape[:1]))
+
     def draw_ticks(self, seed: int, iteration: int, index: int) -> tuple[int, int]:
         """Length of one lease and of the wait after it, in ticks.
 

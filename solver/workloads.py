@@ -70,7 +70,9 @@ class Workload:
     slowdown_limit: float
     """Largest allowed mean iteration time ÷ the same alone."""
     memory_bytes: int = 0
-    """Host memory per group of 8 accelerators."""
+    """Host memory it takes on a group that trains it, or does everything."""
+    rollout_bytes: int | None = None
+    """Host memory it takes on a group that does nothing but its rollouts; None: as much."""
     rollout_swap_s: float = 0.0
     """Warm switch on a group of the rollout role."""
     train_swap_s: float = 0.0
@@ -94,6 +96,16 @@ class Workload:
             by_role[phase.role] += phase.mean_s
         object.__setattr__(self, "_by_role_s", by_role)
         object.__setattr__(self, "mean_s", sum(by_role.values()))
+
+    def __hash__(self) -> int:
+        # Searches look jobs up by the million: the name nearly always tells them apart.
+        return hash((self.name, self.slowdown_limit))
+
+    def bytes_for(self, role: Role) -> int:
+        """Host memory it takes on a group of a role."""
+        if role is Role.ROLLOUT and self.rollout_bytes is not None:
+            return self.rollout_bytes
+        return self.memory_bytes
 
     def role_s(self, role: Role) -> float:
         """Mean seconds of an iteration in the phases of a role."""
@@ -300,6 +312,7 @@ def _state(shapes: Mapping[str, Any], size: str) -> dict[str, Any]:
     state = shapes["rollmux_state"]
     return {
         "memory_bytes": round(state["host_memory_gb"]["train"][size] * GB),
+        "rollout_bytes": round(state["host_memory_gb"]["rollout"][size] * GB),
         "rollout_swap_s": state["warm_switch_s"]["rollout"][size],
         "train_swap_s": state["warm_switch_s"]["train"][size],
         "train_copy_s": TRAINING_BYTES_PER_WEIGHT_BYTE * _sync_s(state, size),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from solver.dispatch.events import TICKS_PER_S
 from solver.dispatch.views import Candidate, Choice, GroupView, Hold, Planned, Rule, Run
@@ -89,12 +89,15 @@ class ShortestFirst:
     """Grant the group to the shortest function, as long as no job lags more than it tolerates.
 
     Short ones first keep more jobs on the move between groups of several kinds; beyond its
-    tolerance a job goes first, the one that exceeds it most before others.
+    tolerance a job goes first, the one that exceeds it most before others. Where lengths are
+    measured in iterations of their jobs, what serves most work per second of the group goes first.
     """
 
     tolerances: Mapping[str, float]
     """Job → time it waited for groups ÷ its time alone that it tolerates, above 0; a job that is
     not named tolerates as much as it must."""
+    units: Mapping[str, float] = field(default_factory=dict)
+    """Job → ticks that the lengths of its functions are divided by, above 0; 1 if not named."""
 
     def __post_init__(self) -> None:
         for job, tolerance in self.tolerances.items():
@@ -103,15 +106,21 @@ class ShortestFirst:
                     f"job {job!r} has the tolerance {tolerance}; give a finite lag above 0, such "
                     "as 0.4 for a slowdown of 1.4"
                 )
+        if bad := [job for job, unit in self.units.items() if not 0 < unit < math.inf]:
+            raise ProblemError(
+                f"job {bad[0]!r} has the unit {self.units[bad[0]]}; give finite ticks above 0"
+            )
 
     def choose(self, view: GroupView) -> Choice:
         """Decide for one group whose queue is not empty."""
         return Run(max(view.queue, key=self._claim).id)
 
-    def _claim(self, candidate: Candidate) -> tuple[float, int]:
+    def _claim(self, candidate: Candidate) -> tuple[float, float]:
         lag = _lag(candidate)
         tolerance = self.tolerances.get(candidate.job, math.inf)
-        return (lag / tolerance, 0) if lag > tolerance else (0.0, -candidate.duration_ticks)
+        if lag > tolerance:
+            return lag / tolerance, 0.0
+        return 0.0, -candidate.duration_ticks / self.units.get(candidate.job, 1.0)
 
 
 @dataclass(frozen=True, slots=True)

@@ -71,3 +71,12 @@ def test_running_ahead_hides_the_shorter_part():
 def test_a_cell_without_jobs_is_refused():
     with pytest.raises(ProblemError, match="cell of 0 jobs"):
         make_cell(SPLIT, [])
+
+
+def test_rollout_groups_have_a_memory_of_their_own():
+    light = [replace(loop(f"j{i}", memory=600), rollout_bytes=300) for i in range(3)]
+    market = replace(SPLIT, memory_bytes=2000, rollout_bytes=1000)
+    assert make_cell(market, light).fits()
+    assert not make_cell(replace(market, rollout_bytes=800), light).fits()
+    assert not make_cell(replace(market, memory_bytes=1700), light).fits()
+    assert not make_cell(replace(market, rollout_bytes=None, memory_bytes=1700), light).fits()

@@ -9,17 +9,19 @@ import pytest
 
 from solver.arrangements import make_cell
 from solver.dispatch.rules import PlanOrderWithBackfill
+from solver.dispatch.views import Candidate, GroupView
 from solver.policies import (
     POLICIES,
     StrictOrder,
     first_ready,
     keep_group,
-    keep_group_lag_first,
     pack,
     planned_order,
     random_pairs,
     rollmux_like,
     round_robin,
+    shortest_first,
+    smallest_share_first,
     spread,
     strict_plan,
 )
@@ -107,4 +109,17 @@ def test_a_job_that_keeps_its_group_is_not_interrupted_between_ops_without_a_wai
 
     assert interruptions(first_ready) > 10
     assert interruptions(keep_group) == 0
-    assert interruptions(keep_group_lag_first) == 0
+
+
+def test_the_smallest_share_of_an_iteration_goes_first_not_the_shortest_op():
+    cell = make_cell(COLOCATED, [loop("quick", 5, 5), loop("brief", 190, 10)])
+    queue = (
+        Candidate("1", "quick", "train", 5_000, 0, 0, 1, 0),
+        Candidate("2", "brief", "train", 10_000, 0, 0, 1, 0),
+    )
+
+    def first(dispatch):
+        _, rule = dispatch(cell)
+        return rule.choose(GroupView("g", 0, 0, 0, queue, ())).id
+
+    assert (first(shortest_first), first(smallest_share_first)) == ("1", "2")

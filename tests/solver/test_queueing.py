@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from solver.arrangements import make_cell
-from solver.dispatch.rules import FirstReady, LargestLagFirst, ShortestFirst
+from solver.dispatch.rules import FirstReady, ShortestFirst
 from solver.policies import keep_group
 from solver.queueing import Turn, queue_ends
 from solver.simulate import Handoff, simulate
@@ -28,32 +28,9 @@ def test_first_ready_takes_the_same_time_as_under_the_arbiter(market):
         assert ends[-1] == pytest.approx(slow.finished_ticks[job.name], rel=0.03)
 
 
-def test_largest_lag_first_takes_about_the_time_it_takes_under_the_arbiter():
-    compiled = make_cell(COLOCATED, JOBS).compile(1, 6000.0)
-    quick = queue_ends(compiled, 6000.0, turn=Turn.LAG_FIRST)
-    slow = simulate(compiled, None, LargestLagFirst(), until_s=6000.0)
-    for job, ends in zip(compiled, quick, strict=True):
-        assert ends[-1] / len(ends) == pytest.approx(
-            slow.finished_ticks[job.name] / slow.iterations[job.name], rel=0.05
-        )
-
-
 def test_a_job_alone_takes_its_time_alone():
     (job,) = make_cell(COLOCATED, [loop("a")]).compile(0, 500.0)
     assert queue_ends([job], None)[0] == job.alone_ends(0)
-
-
-def test_lag_first_evens_out_slowdowns():
-    short, long = loop("short", 10, 10, cv=0.2), loop("long", 100, 100, cv=0.2)
-    compiled = make_cell(COLOCATED, [short, long]).compile(0, 20_000.0)
-
-    def worst(turn):
-        ends = queue_ends(compiled, 20_000.0, turn=turn)
-        return max(
-            e[-1] / job.alone_ends(0)[len(e) - 1] for job, e in zip(compiled, ends, strict=True)
-        )
-
-    assert worst(Turn.LAG_FIRST) <= worst(Turn.FIRST_READY)
 
 
 def test_shortest_first_over_pooled_groups_takes_about_the_time_it_takes_under_the_arbiter():
