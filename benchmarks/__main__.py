@@ -83,7 +83,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("name", help="a benchmark, or 'list'")
     parser.add_argument("--quick", action="store_true", help="smaller sizes, wider spread")
     parser.add_argument("--json", action="store_true", help="one JSON object on the last line")
-    parser.add_argument("--only", help="one part of a benchmark that has parts (faults)")
+    parser.add_argument("--only", help="one part of a benchmark that has parts (faults, solver)")
     options = parser.parse_args(given)
     if options.name == "list":
         print("\n".join(names()))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from statistics import fmean
 from typing import Any
 
 from solver.arrangements import Arrangement, Cell, Market
@@ -118,6 +117,8 @@ POOL_NUM_JOBS = 32
 AGENTS_MARGIN = 0.04
 # Many jobs of a pooled cell come near their limits at once.
 POOLED_MARGIN = 0.03
+DINKELBACH_ROUNDS = 20
+"""More than it takes: every round either changes a speed or is the last."""
 MAX_SEATS = 4
 """Groups of a kind that may keep a copy of one job's state, as far as their memory goes."""
 SHORTEST_FIRST = Way(shortest_first, Turn.SHORTEST_FIRST)
@@ -290,17 +291,31 @@ def saving_vs_async(case: Case, size: Size, seed: int) -> float:
 def limit(case: Case, jobs: Sequence[Workload], price: float) -> float:
     """Saving that no synchronous schedule exceeds: shared groups busy without a pause.
 
-    `price` is that of the groups a job would have of its own.
+    Jobs that take most of what is dear are as slow as their limits allow where that pays: they do
+    less work meanwhile, so that the mean is over cheaper work (a fractional program, solved by
+    Dinkelbach's method). `price` is that of the groups a job would have of its own.
     """
-    market = case.market
-    costs = []
-    for job in jobs:
-        rollout, train = (job.role_s(role) / job.mean_s for role in (Role.ROLLOUT, Role.TRAIN))
-        match market.arrangement:
-            case Arrangement.COLOCATED:
-                costs.append(market.train_price * (rollout + train))
-            case Arrangement.SPLIT:
-                costs.append(market.rollout_price * rollout + market.train_price * train)
-            case Arrangement.PRIVATE_ROLLOUT:
-                costs.append(market.rollout_price + market.train_price * train)
-    return 1 - fmean(costs) / price
+    costs = [_cost(case.market, job) for job in jobs]
+    theta = price
+    for _ in range(DINKELBACH_ROUNDS):
+        speeds = [
+            1.0 if by_work < theta else 1 / job.slowdown_limit
+            for (_, by_work), job in zip(costs, jobs, strict=True)
+        ]
+        spent = sum(
+            fixed + by_work * speed for (fixed, by_work), speed in zip(costs, speeds, strict=True)
+        )
+        theta = spent / sum(speeds)
+    return 1 - theta / price
+
+
+def _cost(market: Market, job: Workload) -> tuple[float, float]:
+    """What a job costs per second at any speed, and what besides at full speed."""
+    rollout, train = (job.role_s(role) / job.mean_s for role in (Role.ROLLOUT, Role.TRAIN))
+    match market.arrangement:
+        case Arrangement.COLOCATED:
+            return 0.0, market.train_price * (rollout + train)
+        case Arrangement.SPLIT:
+            return 0.0, market.rollout_price * rollout + market.train_price * train
+        case Arrangement.PRIVATE_ROLLOUT:
+            return market.rollout_price, market.train_price * train

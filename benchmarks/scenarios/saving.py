@@ -65,10 +65,10 @@ def run(quick: bool, progress: Progress) -> BenchmarkResult:
         **_our_parts(yielding, size, size.peer_seeds),
         **_our_parts(singles[:2], size, size.peer_seeds, is_by_price=True),
     }
-    planned = run_parts(parts, progress)
+    planned = run_parts(parts, progress, _described)
     rows = [_best([c for c in pools if c.name == f"plexrl_{n}"], size, planned) for n in POOL_SIZES]
     rows += singles
-    others = run_parts(_other_parts(rows, size, planned), progress)
+    others = run_parts(_other_parts(rows, size, planned), progress, _described)
     figures = _pool_figures(pools, size, planned)
     peers = _reported(shapes)
     for case in rows:
@@ -82,6 +82,14 @@ def run(quick: bool, progress: Progress) -> BenchmarkResult:
     figures["slo_attainment_min"] = min(score.attainment for score in found)
     figures["worst_slowdown_to_limit"] = max(score.worst for score in found)
     return BenchmarkResult("saving", figures, peers, SEED)
+
+
+def _described(result: Planned | FleetScore | float) -> str:
+    """A result in a few words."""
+    if isinstance(result, float):
+        return f"saving {result:.4f}"
+    score = result.score if isinstance(result, Planned) else result
+    return f"price {score.price:.4g}, work {score.work:.4g}, within limits {score.attainment:.1%}"
 
 
 def _our_parts(
