@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass, replace
 
 import solver
+from plexrl.cli.planner_units import in_units
 
 LIMITS_PERMILLE = (1050, 1100, 1200, 1300, 1500, 2000)
 """Limits tried: from hardly any slowdown to twice as long."""
@@ -16,7 +17,7 @@ class FrontierPoint:
 
     slowdown_limit: float
     objective_s: float | None
-    """Priced group-seconds in which each job passes one iteration; None without a plan."""
+    """Price × seconds in which each job passes one iteration; None without a plan."""
     saving: float | None
     """Share of that saved over a group of its own for each job."""
     num_groups: int | None
@@ -61,4 +62,5 @@ def _point(problem: solver.Problem, limit: int, seed: int) -> FrontierPoint:
         return FrontierPoint(limit / 1000, None, None, None, result.reason)
     groups = set(result.plan.placement.values())
     saved = saving_of(other, result.plan)
-    return FrontierPoint(limit / 1000, result.plan.objective_ticks / 1000, saved, len(groups), "")
+    round_s = in_units(solver.Objective.ROUND, result.plan.objective_ticks)
+    return FrontierPoint(limit / 1000, round_s, saved, len(groups), "")

@@ -42,8 +42,18 @@ def problem_of_log(path: Path, *, slowdown_limit: float, memory_gb: float) -> so
     InputError
         It cannot be read, lacks a column, or holds no whole iteration of a job.
     """
-    records = (_record(path, row) for row in _rows(path))
-    return _fitted(str(path), records, slowdown_limit, memory_gb)
+    return _fitted(str(path), read_log(path), slowdown_limit, memory_gb)
+
+
+def read_log(path: Path) -> tuple[LeaseRecord, ...]:
+    """Leases of an output folder, a ``leases.parquet`` or a CSV.
+
+    Raises
+    ------
+    InputError
+        It cannot be read, or lacks a column.
+    """
+    return tuple(_record(path, row) for row in _rows(path))
 
 
 def problem_of_cluster(address: str, *, slowdown_limit: float, memory_gb: float) -> solver.Problem:
@@ -141,12 +151,12 @@ def _rows(path: Path) -> list[dict[str, Any]]:
 def _record(path: Path, row: Mapping[str, Any]) -> LeaseRecord:
     try:
         return LeaseRecord(
-            id=f"{row['job']}:{row['iteration']}:{row['op']}",
+            id=str(row.get("id") or f"{row['job']}:{row['iteration']}:{row['op']}"),
             job=str(row["job"]),
-            model="",
+            model=str(row.get("model") or ""),
             op=str(row["op"]),
             iteration=int(row["iteration"]),
-            version=0,
+            version=int(row["iteration"] if row.get("version") is None else row["version"]),
             group=str(row["group"]),
             ready_s=float(row["ready_s"]),
             started_s=float(row["started_s"]),

@@ -12,6 +12,9 @@ from rich.text import Text
 import solver
 from plexrl.cli.planner_frontier import FrontierPoint, saving_of
 from plexrl.cli.planner_rehearsal import Rehearsal
+from plexrl.cli.planner_units import in_units, value_text
+from plexrl.cli.planner_whatif import WhatIf
+from plexrl.cli.wording import counted
 from solver import report
 from solver.dispatch.events import TICKS_PER_S
 
@@ -42,13 +45,13 @@ class Changes:
 
     rows: tuple[Change, ...]
     """Jobs whose group or slowdown differs."""
-    old_objective_s: float
-    new_objective_s: float
+    old_round_s: float
+    new_round_s: float
 
     def table(self) -> RenderableType:
         """The changes as a table."""
-        title = f"Changes: objective {self.old_objective_s:.5g} → {self.new_objective_s:.5g}"
-        table = _table(title, "job", "from", "to", "slowdown", "→", left=3)
+        title = f"Changes: a round takes {self.old_round_s:.5g} → {self.new_round_s:.5g}"
+        table = plain_table(title, "job", "from", "to", "slowdown", "→", left=3)
         for row in self.rows[:MAX_ROWS]:
             table.add_row(
                 row.job,
@@ -57,7 +60,7 @@ class Changes:
                 _number(row.old_slowdown),
                 _number(row.new_slowdown),
             )
-        _close(table, len(self.rows))
+        close_table(table, len(self.rows))
         return table if self.rows else Text(f"{title}; nothing else changes")
 
 
@@ -75,7 +78,9 @@ def changes(old: solver.Plan, new: solver.Plan) -> Changes:
         if (row.old_group, row.old_slowdown) != (row.new_group, row.new_slowdown):
             found.append(row)
     return Changes(
-        tuple(found), old.objective_ticks / TICKS_PER_S, new.objective_ticks / TICKS_PER_S
+        tuple(found),
+        in_units(solver.Objective.ROUND, old.objective_ticks),
+        in_units(solver.Objective.ROUND, new.objective_ticks),
     )
 
 
@@ -84,7 +89,7 @@ def plan_tables(problem: solver.Problem, result: solver.Result) -> list[Renderab
     plan = result.plan
     if plan is None:
         return [Text(f"no plan ({result.status}): {result.reason}", style="bold red")]
-    groups = _table("Groups", "group", "jobs", "cycle s", "busy", "switches", left=2)
+    groups = plain_table("Groups", "group", "jobs", "cycle s", "busy", "switches", left=2)
     every = report.loads(problem, plan)
     for load in every[:MAX_ROWS]:
         groups.add_row(
@@ -94,13 +99,13 @@ def plan_tables(problem: solver.Problem, result: solver.Result) -> list[Renderab
             f"{load.busy_share:.0%}",
             f"{load.switch_ticks / load.cycle_ticks:.1%}",
         )
-    _close(groups, len(every))
+    close_table(groups, len(every))
     return [groups, _jobs(problem, plan), _proof(problem, plan, result)]
 
 
 def rehearsal_table(rows: Sequence[Rehearsal]) -> RenderableType:
     """One row a way to serve."""
-    table = _table(
+    table = plain_table(
         "Simulated, same draws for all", "rule", "mean slowdown", "worst", "within limit", "saving"
     )
     for row in rows:
@@ -117,7 +122,9 @@ def rehearsal_table(rows: Sequence[Rehearsal]) -> RenderableType:
 
 def frontier_table(points: Sequence[FrontierPoint]) -> RenderableType:
     """Saving against slowdown limit."""
-    table = _table("If every job had this slowdown limit", "limit", "groups", "objective", "saving")
+    table = plain_table(
+        "If every job had this slowdown limit", "limit", "groups", "objective", "saving"
+    )
     for point in points:
         table.add_row(
             f"{point.slowdown_limit:g}",
@@ -128,15 +135,23 @@ def frontier_table(points: Sequence[FrontierPoint]) -> RenderableType:
     return table
 
 
+def what_if_table(answers: Sequence[WhatIf]) -> RenderableType:
+    """One row a question."""
+    table = plain_table("What if there was …", "", "what comes of it", left=2)
+    for entry in answers:
+        table.add_row(entry.name, entry.outcome)
+    return table
+
+
 def verification_table(found: solver.Verification) -> RenderableType:
     """Valid, or what is broken."""
     if found.is_valid:
-        return Text("valid: the plan keeps every requirement of the problem", style="green")
+        return Text("valid: every requirement is kept", style="green")
     return Text("\n".join(f"broken: {text}" for text in found.violations), style="bold red")
 
 
 def _jobs(problem: solver.Problem, plan: solver.Plan) -> RenderableType:
-    table = _table("Jobs", "job", "group", "alone s", "planned s", "slowdown", "limit", left=2)
+    table = plain_table("Jobs", "job", "group", "alone s", "planned s", "slowdown", "limit", left=2)
     cycles = {timeline.group: timeline.cycle_ticks for timeline in plan.timelines}
     for job in problem.jobs[:MAX_ROWS]:
         table.add_row(
@@ -147,29 +162,32 @@ def _jobs(problem: solver.Problem, plan: solver.Plan) -> RenderableType:
             f"{plan.slowdowns_permille[job.id] / 1000:.3f}",
             f"{job.slowdown_limit_permille / 1000:.3f}",
         )
-    _close(table, len(problem.jobs))
+    close_table(table, len(problem.jobs))
     return table
 
 
 def _proof(problem: solver.Problem, plan: solver.Plan, result: solver.Result) -> RenderableType:
     bound = "none"
-    if result.bound_ticks is not None and result.gap is not None:
-        bound = (
-            f"{result.bound_ticks / TICKS_PER_S:.5g} ({result.bound_class}), gap {result.gap:.2%}"
-        )
+    if result.bound is not None and result.gap is not None:
+        proven = in_units(result.objective, result.bound.ticks)
+        bound = f"{proven:.5g} ({result.bound_class}), gap {result.gap:.2%}"
     lines = [
         ("status", f"{result.status}, by {result.source}, in {result.seconds:.2f} s"),
-        ("objective", f"{plan.objective_ticks / TICKS_PER_S:.5g} priced group-seconds"),
+        ("objective", "-" if result.value is None else value_text(result.objective, result.value)),
         ("bound", bound),
         ("saving", f"{saving_of(problem, plan):.1%} of group-time against one group per job"),
         ("verified", "independently" if result.is_verified else "no"),
     ]
+    if problem.current:
+        moved = sum(plan.placement[job] != group for job, group in problem.current.items())
+        lines.append(("moves", f"{counted(moved, 'job')} of {len(problem.current)}"))
     if result.reason:
         lines.append(("note", result.reason))
     return Text("\n".join(f"{name:10} {value}" for name, value in lines))
 
 
-def _table(title: str, *columns: str, left: int = 1) -> Table:
+def plain_table(title: str, *columns: str, left: int = 1) -> Table:
+    """A table without lines; its first columns are words."""
     table = Table(
         title=title,
         title_justify="left",
@@ -184,7 +202,8 @@ def _table(title: str, *columns: str, left: int = 1) -> Table:
     return table
 
 
-def _close(table: Table, total: int) -> None:
+def close_table(table: Table, total: int) -> None:
+    """Say how many rows were left out."""
     if total > MAX_ROWS:
         table.caption = f"and {total - MAX_ROWS} more (--json has all)"
 

@@ -2,20 +2,28 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import solver
 from plexrl.cli.planner_frontier import frontier, saving_of
-from plexrl.dashboard.planreport import GapRow, JobRow, PlannedSpan, PlanReport
+from plexrl.cli.planner_units import UNITS, in_units
+from plexrl.cli.planner_whatif import WhatIf
+from plexrl.cli.wording import counted
+from plexrl.dashboard.plancycles import Alternative, PlannedSpan
+from plexrl.dashboard.planreport import GapRow, JobRow, PlanReport
 from solver import report
 from solver.dispatch.events import TICKS_PER_S
 
 
-def report_of(problem: solver.Problem, result: solver.Result) -> PlanReport:
+def report_of(
+    problem: solver.Problem, result: solver.Result, what_if: Sequence[WhatIf]
+) -> PlanReport:
     """The page's view of a result that has a plan."""
     plan = result.plan
     assert plan is not None
     gap = "not proven" if result.gap is None else f"{result.gap:.1%} ({result.bound_class})"
     return PlanReport(
-        title=f"Plan for {len(problem.jobs)} jobs",
+        title=f"Plan for {counted(len(problem.jobs), 'job')}",
         facts=(
             ("status", str(result.status)),
             ("made by", str(result.source)),
@@ -29,14 +37,23 @@ def report_of(problem: solver.Problem, result: solver.Result) -> PlanReport:
         gaps=_gaps(problem, plan),
         overlaps=report.overlaps(problem, plan),
         progress=tuple(
-            (entry.seconds, entry.objective_ticks / TICKS_PER_S) for entry in result.incumbents
+            (entry.seconds, in_units(result.objective, entry.value)) for entry in result.incumbents
         ),
         seconds=result.seconds,
-        bound_s=None if result.bound_ticks is None else result.bound_ticks / TICKS_PER_S,
+        bound=None if result.bound is None else in_units(result.objective, result.bound.ticks),
+        unit=UNITS[result.objective],
         frontier=tuple(
             (point.slowdown_limit, point.saving)
             for point in frontier(problem, 0)
             if point.saving is not None
+        ),
+        alternatives=tuple(
+            Alternative(
+                entry.name,
+                entry.outcome,
+                () if entry.plan is None else _spans(entry.problem, entry.plan),
+            )
+            for entry in what_if
         ),
     )
 

@@ -4,19 +4,21 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import yaml
 from jsonschema import Draft202012Validator, ValidationError
 from jsonschema.exceptions import best_match
 
 import solver
+from plexrl.cli.fleetfile import Fleet, fleet_of, uses_pools
 from plexrl.errors import InputError
 from plexrl.spelling import hint
 from solver.dispatch.events import TICKS_PER_S
+from solver.problem import HORIZON_TICKS
 
 SCHEMA = Path(__file__).with_name("problem.schema.json")
 """The published schema."""
@@ -27,6 +29,8 @@ MAX_FILE_BYTES = 64 * 2**20
 """Largest file read: a hundred thousand jobs take less."""
 
 _Path = tuple[str | int, ...]
+_T = TypeVar("_T")
+_OF_FLEETS = ("private_pool", "staleness")
 
 EXAMPLE = """\
 # Three jobs and two groups. Plan it:  plexrl plan problem.yaml
@@ -69,6 +73,23 @@ def read_problem(path: str | Path) -> solver.Problem:
         It cannot be read, is no mapping, breaks the schema, or contradicts itself; the message
         names the file, the path inside it, the value found and the remedy.
     """
+    found = read_problem_or_fleet(path)
+    if isinstance(found, Fleet):
+        raise InputError(
+            f"{path}: its ops name pools; such files are planned (plexrl plan) and their plans "
+            "checked (plexrl verify), this command takes jobs of one group each"
+        )
+    return found
+
+
+def read_problem_or_fleet(path: str | Path) -> solver.Problem | Fleet:
+    """The same for files whose ops may name the pools that run them.
+
+    Raises
+    ------
+    InputError
+        As `read_problem`.
+    """
     path = Path(path)
     data = load(path)
     if not isinstance(data, Mapping):
@@ -76,14 +97,24 @@ def read_problem(path: str | Path) -> solver.Problem:
     for inside, value in _numbers(data):
         if not math.isfinite(value):
             raise InputError(f"{path}: {_dotted(inside)} is {value}; give a finite number")
+    if _is_internal(data):
+        return _built(path, lambda: solver.Problem.from_json(data))
+    worst = best_match(_validator().iter_errors(data))
+    if worst is not None:
+        raise _explained(path, worst)
+    if uses_pools(data):
+        return _built(path, lambda: fleet_of(data, _all_groups(data)))
+    for key in _OF_FLEETS:
+        if key in data:
+            raise InputError(f"{path}: {key} goes with ops that name pools; leave it out")
+    return _built(path, lambda: _problem(data))
+
+
+def _built(path: Path, build: Callable[[], _T]) -> _T:
+    """What is built of a file; what contradicts itself there is told with the file's name."""
     try:
-        if _is_internal(data):
-            return solver.Problem.from_json(data)
-        worst = best_match(_validator().iter_errors(data))
-        if worst is not None:
-            raise _explained(path, worst)
-        return _problem(data)
-    except solver.ProblemError as error:
+        return build()
+    except (solver.SolverError, InputError) as error:
         raise InputError(f"{path}: {error}") from error
 
 
@@ -148,6 +179,8 @@ def to_file(problem: solver.Problem) -> str:
     data: dict[str, object] = {"format": 1, "groups": groups, "jobs": jobs}
     if problem.current:
         data["current"] = dict(problem.current)
+    if problem.horizon_ticks != HORIZON_TICKS:
+        data["horizon_s"] = problem.horizon_ticks / TICKS_PER_S
     return yaml.safe_dump(data, sort_keys=False)
 
 
@@ -161,7 +194,12 @@ def _job_entry(job: solver.Job) -> dict[str, object]:
         }
         for op in job.ops
     ]
-    optional = {"pool": job.pool, "group": job.pinned_group, "apart_from": list(job.forbids)}
+    optional = {
+        "pool": job.pool,
+        "group": job.pinned_group,
+        "apart_from": list(job.forbids),
+        "move_s": job.move_ticks / TICKS_PER_S,
+    }
     return {
         "name": job.id,
         "slowdown_limit": job.slowdown_limit_permille / 1000,
@@ -182,12 +220,16 @@ def _is_internal(data: Mapping[str, Any]) -> bool:
 
 
 def _problem(data: Mapping[str, Any]) -> solver.Problem:
-    groups = [group for entry in data["groups"] for group in _groups(entry)]
     return solver.Problem(
-        groups=tuple(groups),
+        groups=_all_groups(data),
         jobs=tuple(_job(entry) for entry in data["jobs"]),
         current=data.get("current"),
+        horizon_ticks=round(data.get("horizon_s", HORIZON_TICKS / TICKS_PER_S) * TICKS_PER_S),
     )
+
+
+def _all_groups(data: Mapping[str, Any]) -> tuple[solver.Group, ...]:
+    return tuple(group for entry in data["groups"] for group in _groups(entry))
 
 
 def _groups(entry: Mapping[str, Any]) -> Iterator[solver.Group]:
@@ -222,6 +264,7 @@ def _job(entry: Mapping[str, Any]) -> solver.Job:
         pool=entry.get("pool"),
         pinned_group=entry.get("group"),
         forbids=tuple(entry.get("apart_from", ())),
+        move_ticks=round(entry.get("move_s", 0) * TICKS_PER_S),
     )
 
 

@@ -1,13 +1,14 @@
 """The page of a plan: one HTML file that needs no network.
 
-Groups' cycles, slowdowns beside their limits, cost against bound over time, saving against
-slowdown limit, each job's gaps and who fills them, pairwise overlap.
+Groups' cycles, and what they would be with one more job or one group fewer; slowdowns beside their
+limits, cost against bound over time, saving against slowdown limit, each job's gaps and who fills
+them, pairwise overlap.
 """
 
 from __future__ import annotations
 
 import html
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from bokeh.embed import file_html
@@ -16,26 +17,12 @@ from bokeh.models import ColumnDataSource, DataTable, Div, HoverTool, TableColum
 from bokeh.plotting import figure
 from bokeh.resources import INLINE
 
-from plexrl.dashboard.lanes import function_of
-from plexrl.dashboard.palette import SWAP_COLOUR, job_colours, shade
+from plexrl.dashboard.palette import job_colours
+from plexrl.dashboard.plancycles import Alternative, PlannedSpan, cycles, dress
 
-MAX_GROUPS = 60
-"""Groups drawn at most: more lanes than fit on any screen help nobody."""
 MAX_OVERLAP_JOBS = 60
 """Jobs in the overlap picture at most."""
 _WIDE = {"sizing_mode": "stretch_width"}
-
-
-@dataclass(frozen=True, slots=True)
-class PlannedSpan:
-    """One bar of a group's cycle."""
-
-    group: str
-    job: str
-    op: str
-    start_s: float
-    end_s: float
-    is_switch: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,17 +60,24 @@ class PlanReport:
     overlaps: Mapping[tuple[str, str], float]
     """(job, other) → share of the job's gaps in which the other holds the group."""
     progress: tuple[tuple[float, float], ...] = ()
-    """Seconds and objective of the plans met on the way."""
+    """Seconds and value of the plans met on the way."""
     seconds: float = 0.0
-    bound_s: float | None = None
+    bound: float | None = None
+    """No plan has a smaller value."""
+    unit: str = "objective"
+    """Of values."""
     frontier: tuple[tuple[float, float], ...] = field(default=())
     """Slowdown limit and saving."""
+    alternatives: tuple[Alternative, ...] = field(default=())
+    """What the plan would be if something were otherwise."""
 
 
 def write_plan_report(report: PlanReport) -> str:
     """The page as text."""
-    colours = job_colours([row.job for row in report.jobs])
-    parts: list[UIElement] = [Div(text=_heading(report), **_WIDE), _gantt(report, colours)]
+    others = (span.job for other in report.alternatives for span in other.spans)
+    colours = job_colours(list(dict.fromkeys([*(row.job for row in report.jobs), *others])))
+    parts: list[UIElement] = [Div(text=_heading(report), **_WIDE)]
+    parts += cycles(report.spans, report.alternatives, colours)
     parts.append(_slowdowns(report, colours))
     if report.progress:
         parts.append(_progress(report))
@@ -95,58 +89,6 @@ def write_plan_report(report: PlanReport) -> str:
         parts.append(_overlaps(report))
     layout = column(*parts, **_WIDE, styles={"max-width": "1400px", "margin": "0 auto"})
     return str(file_html(layout, INLINE, report.title))
-
-
-def span_columns(
-    spans: Iterable[PlannedSpan], colours: Mapping[str, str]
-) -> dict[str, list[object]]:
-    """Bars as columns of a plot."""
-    spans = list(spans)
-    return {
-        "group": [span.group for span in spans],
-        "left": [span.start_s for span in spans],
-        "right": [span.end_s for span in spans],
-        "length": [span.end_s - span.start_s for span in spans],
-        "job": [span.job for span in spans],
-        "what": [f"switch to {s.op}" if s.is_switch else s.op for s in spans],
-        "fill": [
-            SWAP_COLOUR if s.is_switch else shade(colours[s.job], _function(s.op)) for s in spans
-        ],
-    }
-
-
-def _function(op: str) -> str:
-    """``rollout.0`` and ``actor.rollout.0`` → ``rollout``."""
-    return function_of(op) if op.count(".") >= 2 else op.split(".", maxsplit=1)[0]
-
-
-def _gantt(report: PlanReport, colours: Mapping[str, str]) -> figure:
-    groups = list(dict.fromkeys(span.group for span in report.spans))[:MAX_GROUPS]
-    shown = [span for span in report.spans if span.group in set(groups)]
-    plot = figure(
-        title="One cycle of each group",
-        height=90 + 34 * max(len(groups), 2),
-        y_range=groups[::-1],
-        x_axis_label="seconds",
-        tools="xpan,xwheel_zoom,reset,save",
-        active_scroll="xwheel_zoom",
-        **_WIDE,
-    )
-    source = ColumnDataSource(span_columns(shown, colours))
-    plot.hbar(
-        y="group",
-        left="left",
-        right="right",
-        height=0.8,
-        source=source,
-        fill_color="fill",
-        line_color="white",
-        line_width=0.4,
-    )
-    tips = [("job", "@job"), ("op", "@what"), ("seconds", "@left{0.0} – @right{0.0}")]
-    plot.add_tools(HoverTool(tooltips=tips))
-    _dress(plot)
-    return plot
 
 
 def _slowdowns(report: PlanReport, colours: Mapping[str, str]) -> figure:
@@ -174,7 +116,7 @@ def _slowdowns(report: PlanReport, colours: Mapping[str, str]) -> figure:
     plot.add_tools(HoverTool(tooltips=tips, renderers=[bars]))
     plot.y_range.start = 0
     plot.xaxis.major_label_orientation = 0.9
-    _dress(plot)
+    dress(plot)
     return plot
 
 
@@ -183,22 +125,22 @@ def _progress(report: PlanReport) -> figure:
         title="Best plan and bound while solving",
         height=220,
         x_axis_label="seconds",
-        y_axis_label="objective",
+        y_axis_label=report.unit,
         tools="reset,save",
         **_WIDE,
     )
     seconds = [at for at, _ in report.progress] + [report.seconds]
     objective = [value for _, value in report.progress]
     plot.step(seconds, [*objective, objective[-1]], mode="after", legend_label="best plan")
-    if report.bound_s is not None:
+    if report.bound is not None:
         plot.line(
             [0.0, report.seconds],
-            [report.bound_s] * 2,
+            [report.bound] * 2,
             color="#c1121f",
             line_dash="dashed",
             legend_label="bound",
         )
-    _dress(plot)
+    dress(plot)
     return plot
 
 
@@ -214,7 +156,7 @@ def _frontier(report: PlanReport) -> figure:
     limits, savings = zip(*report.frontier, strict=True)
     plot.line(limits, savings, line_width=2)
     plot.scatter(limits, savings, size=7)
-    _dress(plot)
+    dress(plot)
     return plot
 
 
@@ -272,14 +214,8 @@ def _overlaps(report: PlanReport) -> figure:
     )
     plot.add_tools(HoverTool(tooltips=[("gaps of", "@job"), ("filled by @other", "@share{0%}")]))
     plot.xaxis.major_label_orientation = 0.9
-    _dress(plot)
+    dress(plot)
     return plot
-
-
-def _dress(plot: figure) -> None:
-    plot.toolbar.logo = None
-    plot.outline_line_color = None
-    plot.grid.grid_line_alpha = 0.5
 
 
 def _heading(report: PlanReport) -> str:

@@ -16,6 +16,7 @@ from plexrl.cli.planner_frontier import frontier, saving_of
 from plexrl.cli.planner_profile import problem_of_log
 from plexrl.cli.planner_rehearsal import Noise, rehearse
 from plexrl.cli.planner_tables import changes
+from plexrl.cli.planner_whatif import what_if
 from plexrl.cli.problemfile import EXAMPLE, read_problem
 from plexrl.cli.shapes import VARIABLE, published_shapes
 from plexrl.errors import InputError
@@ -82,6 +83,49 @@ def test_a_diff_says_who_moves(example, tmp_path):
     fewer = solver.Problem(problem.groups, problem.jobs[:2])
     gone = {row.job for row in changes(old, solver.greedy(fewer)).rows if row.new_group is None}
     assert gone == {"search"}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("objective", "unit"),
+    [("groups", "2 groups"), ("cost", "84.48 price of all groups"), ("throughput", "jobs at full")],
+)
+def test_a_plan_is_judged_by_what_is_asked_for(example, objective, unit):
+    done = run("plan", example, "--budget", 5, "--objective", objective)
+    assert done.exit_code == 0
+    assert unit in done.stdout
+
+
+def test_passes_go_with_some_objectives_only(example):
+    done = run("plan", example, "--passes", 3)
+    assert done.exit_code == 2
+    assert "--passes 3 does not go with --objective round" in done.output
+    data = json.loads(run("plan", example, "--passes", 3, "--objective", "cost", "--json").stdout)
+    assert (data["objective"], data["is_verified"]) == ("cost", True)
+
+
+def test_what_if_there_was_one_more_job_or_one_group_fewer(example):
+    example.write_text(EXAMPLE.replace("count: 2", "count: 3"), encoding="utf-8")
+    problem = read_problem(example)
+    result = solver.plan(problem, budget_s=0.0)
+    answers = {entry.name: entry for entry in what_if(problem, result)}
+    more = answers["one more job like math"]
+    assert solver.verify(more.problem, more.plan).is_valid
+    assert "for 4 jobs" in more.outcome
+    (fewer,) = (entry for name, entry in answers.items() if name.startswith("one group fewer"))
+    assert len(fewer.problem.groups) == 1
+    assert fewer.plan is None
+    assert fewer.outcome.startswith("No plan: jobs math, agent and search")
+    done = run("plan", example, "--budget", 0, "--what-if", "--json")
+    assert len(json.loads(done.stdout)["what_if"]) == 4
+
+
+def test_one_job_on_one_group_is_no_plural(tmp_path):
+    (path := tmp_path / "one.yaml").write_text(
+        EXAMPLE.replace("count: 2", "count: 1").split("  - name: agent")[0], encoding="utf-8"
+    )
+    done = run("plan", path, "--budget", 0)
+    assert "planning 1 job on 1 group," in done.output
 
 
 def test_an_impossible_problem_is_explained(example):
@@ -203,3 +247,14 @@ def test_shapes_come_from_the_file_that_is_named(tmp_path, monkeypatch):
     monkeypatch.setenv(VARIABLE, str(path))
     with pytest.raises(InputError, match="rollmux_table6 is missing"):
         published_shapes()
+
+
+def test_a_log_is_checked_without_a_plan(tmp_path):
+    pq.write_table(leases(), tmp_path / "leases.parquet")
+    assert run("verify", tmp_path).exit_code == 0
+    rows = leases().to_pylist()
+    rows[3]["started_s"] = rows[2]["started_s"]
+    pa_csv.write_csv(pa.Table.from_pylist(rows), tmp_path / "log.csv")
+    done = run("verify", tmp_path / "log.csv", "--json")
+    assert done.exit_code == 1
+    assert "which op 'actor.rollout.0'" in "".join(json.loads(done.stdout)["violations"])

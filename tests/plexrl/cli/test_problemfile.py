@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import pytest
 import yaml
@@ -66,6 +67,8 @@ def test_what_the_solver_writes_is_read_too(tmp_path):
 
 def test_a_problem_written_as_a_file_is_read_back_equal(tmp_path):
     problem = read_problem(write(tmp_path, EXAMPLE))
+    moving = replace(problem.jobs[0], move_ticks=60_000)
+    problem = replace(problem, jobs=(moving, *problem.jobs[1:]), horizon_ticks=7_200_000)
     assert read_problem(write(tmp_path, to_file(problem), "again.yaml")) == problem
 
 
@@ -89,6 +92,8 @@ def test_a_problem_written_as_a_file_is_read_back_equal(tmp_path):
         ("jobs", [], "jobs is []"),
         ("groups__0__count", 10**9, "groups[0].count is 1000000000"),
         ("groups__0__memory_gb", None, "groups[0].memory_gb is null"),
+        ("jobs__0__move_s", -1, "jobs[0].move_s is -1"),
+        ("horizon_s", 0, "horizon_s is 0"),
         ("format", 2, "format is 2"),
         ("current", {"zoe": "node-0"}, "current names job 'zoe'"),
     ],

@@ -5,14 +5,8 @@ from __future__ import annotations
 import pytest
 
 from plexrl.dashboard.palette import SWAP_COLOUR
-from plexrl.dashboard.planreport import (
-    GapRow,
-    JobRow,
-    PlannedSpan,
-    PlanReport,
-    span_columns,
-    write_plan_report,
-)
+from plexrl.dashboard.plancycles import Alternative, PlannedSpan, span_columns
+from plexrl.dashboard.planreport import GapRow, JobRow, PlanReport, write_plan_report
 
 SPANS = (
     PlannedSpan("g", "a", "rollout", 0.0, 3.0, is_switch=False),
@@ -54,7 +48,18 @@ def test_the_page_needs_no_network_and_escapes_what_it_is_given():
 @pytest.mark.slow
 def test_cost_against_bound_and_the_frontier_are_shown_where_known():
     plain = page()
-    full = page(progress=((0.1, 9.0),), seconds=1.0, bound_s=8.0, frontier=((1.1, 0.1),))
+    full = page(progress=((0.1, 9.0),), seconds=1.0, bound=8.0, frontier=((1.1, 0.1),))
     assert "Best plan and bound" not in plain
     assert "Best plan and bound" in full
     assert "What if every job" in full
+
+
+@pytest.mark.slow
+def test_what_could_be_otherwise_is_there_to_choose():
+    newcomer = PlannedSpan("g", "c", "train", 6.0, 9.0, is_switch=False)
+    more = Alternative("one more job like b", "1 group for 3 jobs <now>", (*SPANS, newcomer))
+    text = page(alternatives=(more, Alternative("one group fewer", "No plan: full.", ())))
+    assert "What if" in text
+    assert "one more job like b" in text
+    assert "1 group for 3 jobs &amp;lt;now&amp;gt;" in text
+    assert "one more job" not in page()

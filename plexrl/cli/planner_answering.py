@@ -1,0 +1,203 @@
+"""Plans what a file asks for, says on the way what is met, and shows what came of it."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from rich.console import Console, RenderableType
+from rich.text import Text
+
+import solver
+from plexrl.cli.fleetfile import Fleet
+from plexrl.cli.planner_fleet import fleet_tables, plan_fleet
+from plexrl.cli.planner_frontier import frontier
+from plexrl.cli.planner_tables import changes, frontier_table, plan_tables, what_if_table
+from plexrl.cli.planner_units import in_units, value_text
+from plexrl.cli.planner_views import report_of
+from plexrl.cli.planner_whatif import WhatIf, what_if
+from plexrl.cli.problemfile import read_plan
+from plexrl.cli.wording import counted
+from plexrl.dashboard.planreport import write_plan_report
+from plexrl.errors import InputError
+from solver.planner import REPEATING, current_of
+
+_PLAIN_WIDTH = 100
+
+
+@dataclass(frozen=True, slots=True)
+class Wish:
+    """What is asked of the planner."""
+
+    objective: solver.Objective = solver.Objective.ROUND
+    passes: int = 1
+    budget_s: float = 5.0
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        if self.passes > 1 and self.objective not in REPEATING:
+            raise InputError(
+                f"--passes {self.passes} does not go with --objective {self.objective}; repeated "
+                f"passes are planned for {' and '.join(REPEATING)} only"
+            )
+
+
+@dataclass(frozen=True, slots=True)
+class Extras:
+    """What is asked for besides the plan."""
+
+    output: Path | None = None
+    diff: Path | None = None
+    report: Path | None = None
+    with_frontier: bool = False
+    with_what_if: bool = False
+
+
+def answer(
+    asked: solver.Problem | Fleet, wish: Wish, extras: Extras, console: Console, *, is_json: bool
+) -> bool:
+    """Plan, write and show; whether there is a plan.
+
+    Parameters
+    ----------
+    asked
+        What to plan.
+    wish, extras
+        How, and what else to tell.
+    console
+        Standard error.
+    is_json
+        Whether to print one JSON object instead of tables.
+    """
+    if isinstance(asked, Fleet):
+        return _answer_fleet(asked, wish, extras, is_json=is_json)
+    old = None if extras.diff is None else read_plan(extras.diff)
+    result = solve(asked, old, wish, console)
+    if old is not None and asked.current is None:
+        asked = replace(asked, current=current_of(asked, old))
+    is_asked_what_if = extras.with_what_if or extras.report is not None
+    answers = what_if(asked, result) if is_asked_what_if and result.plan is not None else ()
+    data, tables = _told(asked, result, old, wish.seed if extras.with_frontier else None)
+    if extras.with_what_if:
+        data["what_if"] = [entry.to_json() for entry in answers]
+        tables.append(what_if_table(answers))
+    _write(asked, result, answers, extras)
+    show(data, tables, is_json=is_json)
+    return result.plan is not None
+
+
+def solve(
+    problem: solver.Problem, previous: solver.Plan | None, wish: Wish, console: Console
+) -> solver.Result:
+    """Plan, and say on standard error what is met on the way."""
+
+    def tell(incumbent: solver.Incumbent) -> None:
+        value = value_text(wish.objective, incumbent.value)
+        bound = ""
+        if incumbent.bound is not None:
+            bound = f", bound {in_units(wish.objective, incumbent.bound):.4g}"
+        console.print(
+            f"{incumbent.seconds:7.2f} s  {value}{bound}  ({incumbent.source})", highlight=False
+        )
+
+    console.print(
+        f"planning {counted(len(problem.jobs), 'job')} on "
+        f"{counted(len(problem.groups), 'group')}, at most {wish.budget_s:g} s",
+        highlight=False,
+    )
+    return solver.plan(
+        problem,
+        previous=previous,
+        objective=wish.objective,
+        budget_s=wish.budget_s,
+        seed=wish.seed,
+        most_passes=wish.passes,
+        on_incumbent=tell,
+    )
+
+
+def save(path: Path, text: str) -> None:
+    """Write a file.
+
+    Raises
+    ------
+    InputError
+        It cannot be written.
+    """
+    try:
+        path.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise InputError(f"{path} cannot be written ({error.strerror}); name another") from error
+
+
+def show(data: Mapping[str, object], tables: Sequence[RenderableType], *, is_json: bool) -> None:
+    """Print one JSON object, or tables."""
+    if is_json:
+        print_json(data)
+        return
+    # A file or a pipe has no width of its own.
+    console = Console(width=None if sys.stdout.isatty() else _PLAIN_WIDTH)
+    for table in tables:
+        console.print(table, highlight=False)
+        console.print()
+
+
+def print_json(data: Mapping[str, object]) -> None:
+    """Print one JSON object on standard output."""
+    sys.stdout.write(json.dumps(data, default=str) + "\n")
+
+
+def _answer_fleet(fleet: Fleet, wish: Wish, extras: Extras, *, is_json: bool) -> bool:
+    others = {
+        "--diff": extras.diff,
+        "--report": extras.report,
+        "--frontier": extras.with_frontier,
+        "--what-if": extras.with_what_if,
+    }
+    for option, value in others.items():
+        if value:
+            raise InputError(f"{option} does not go with ops that name pools; leave it out")
+    try:
+        made = plan_fleet(fleet, wish.objective, wish.budget_s, wish.seed)
+    except solver.PlanError as error:
+        data = {"status": str(solver.Status.UNKNOWN), "reason": str(error)}
+        show(data, [Text(f"no plan: {error}", style="bold red")], is_json=is_json)
+        return False
+    if extras.output is not None:
+        save(extras.output, json.dumps(made.to_json(), indent=2) + "\n")
+    show(made.to_json(), fleet_tables(fleet, made), is_json=is_json)
+    return True
+
+
+def _told(
+    problem: solver.Problem,
+    result: solver.Result,
+    old: solver.Plan | None,
+    frontier_seed: int | None,
+) -> tuple[dict[str, object], list[RenderableType]]:
+    """A result as JSON types and as tables, with what was asked for beside it."""
+    data: dict[str, object] = result.to_json()
+    tables = plan_tables(problem, result)
+    if old is not None and result.plan is not None:
+        compared = changes(old, result.plan)
+        data["changes"] = [change.to_json() for change in compared.rows]
+        tables.append(compared.table())
+    if frontier_seed is not None and result.plan is not None:
+        points = frontier(problem, frontier_seed)
+        data["frontier"] = [point.to_json() for point in points]
+        tables.append(frontier_table(points))
+    return data, tables
+
+
+def _write(
+    problem: solver.Problem, result: solver.Result, answers: Sequence[WhatIf], extras: Extras
+) -> None:
+    if result.plan is None:
+        return
+    if extras.output is not None:
+        save(extras.output, json.dumps(result.plan.to_json(), indent=2) + "\n")
+    if extras.report is not None:
+        save(extras.report, write_plan_report(report_of(problem, result, answers)))

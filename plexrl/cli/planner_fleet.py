@@ -1,0 +1,148 @@
+"""Plans jobs that use several pools: who shares how many groups of each, by right-sizing."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from rich.console import RenderableType
+from rich.text import Text
+
+import solver
+from plexrl.cli.fleetfile import Fleet
+from plexrl.cli.planner_tables import MAX_ROWS, close_table, plain_table
+from plexrl.cli.problemfile import PRICE_UNITS, load
+from plexrl.cli.wording import counted
+from plexrl.errors import InputError
+from solver.arrangements import Cell
+from solver.cellvalue import Effort
+from solver.policies import shortest_first
+from solver.queueing import Turn
+from solver.rightsizing import right_size
+from solver.scoring import FleetScore, score_fleet
+from solver.seating import Seat, seats_of, verify_seats
+
+FORMAT = 1
+MARGIN = 0.03
+"""Share of a slowdown limit kept free for draws that the planner does not see."""
+SCORING_SEEDS = (5_000, 5_001)
+"""Noise seeds of the slowdowns that are told: none that planned."""
+CYCLES = 60
+"""Iterations of the slowest job in those."""
+ENDLESS_STEPS = 10**6
+"""Rounds of a search that only its budget ends."""
+
+
+@dataclass(frozen=True, slots=True)
+class FleetPlan:
+    """Who sits where, what it costs, and how fast jobs get on."""
+
+    seats: tuple[Seat, ...]
+    score: FleetScore
+    slowdowns: Mapping[str, float]
+    """Job → simulated iteration time shared ÷ alone, under draws the planner did not see."""
+    saving: float
+    """Share of the price per unit of work saved over groups of its own for each job."""
+
+    def to_json(self) -> dict[str, object]:
+        """The plan as JSON types."""
+        return {
+            "format": FORMAT,
+            "seats": [seat.to_json() for seat in self.seats],
+            "price": self.score.price / PRICE_UNITS,
+            "saving": self.saving,
+            "slowdowns": dict(self.slowdowns),
+            "within_limits": self.score.attainment,
+        }
+
+
+def plan_fleet(fleet: Fleet, objective: solver.Objective, budget_s: float, seed: int) -> FleetPlan:
+    """The cells with the least price per unit of work, or the least price alone.
+
+    Raises
+    ------
+    InputError
+        The objective is another one.
+    PlanError
+        There are fewer groups than the jobs need.
+    """
+    if objective not in {solver.Objective.ROUND, *_BY_PRICE}:
+        raise InputError(
+            f"--objective {objective} is not planned where ops name pools; "
+            f"take {' or '.join(_BY_PRICE)}"
+        )
+    effort = Effort(
+        steps=ENDLESS_STEPS,
+        margin=MARGIN,
+        turn=Turn.SHORTEST_FIRST,
+        is_by_price=_BY_PRICE.get(objective, False),
+    )
+    cells = right_size(
+        fleet.market,
+        fleet.jobs,
+        dispatch=shortest_first,
+        effort=effort,
+        seed=seed,
+        budget_s=budget_s,
+    )
+    seats = seats_of(cells, fleet.names)
+    broken = verify_seats(fleet.market, fleet.jobs, seats, fleet.names).violations
+    if broken:
+        raise solver.PlanError(f"the plan failed its check: {broken[0]}")
+    return _scored(fleet, cells, seats)
+
+
+_BY_PRICE = {solver.Objective.GPU_HOURS: False, solver.Objective.COST: True}
+
+
+def read_seats(path: Path) -> tuple[Seat, ...]:
+    """Seats of a file that ``plexrl plan --output`` wrote.
+
+    Raises
+    ------
+    InputError
+        It cannot be read, or is no such plan.
+    """
+    data = load(path)
+    try:
+        if not isinstance(data, Mapping) or data.get("format") != FORMAT:
+            raise ValueError("no format")
+        return tuple(
+            Seat(str(row["job"]), tuple(map(str, row["rollout"])), tuple(map(str, row["train"])))
+            for row in data["seats"]
+        )
+    except (KeyError, TypeError, ValueError) as error:
+        raise InputError(
+            f"{path} has no seats as plexrl plan --output writes them where ops name pools"
+        ) from error
+
+
+def fleet_tables(fleet: Fleet, plan: FleetPlan) -> Sequence[RenderableType]:
+    """Seats with slowdowns, and what it costs and saves."""
+    jobs = {job.name: job for job in fleet.jobs}
+    table = plain_table("Jobs", "job", "first pool", "last pool", "slowdown", "limit", left=3)
+    for seat in plan.seats[:MAX_ROWS]:
+        table.add_row(
+            seat.job,
+            ", ".join(seat.rollout),
+            ", ".join(seat.train),
+            f"{plan.slowdowns[seat.job]:.3f}",
+            f"{jobs[seat.job].slowdown_limit:.3f}",
+        )
+    close_table(table, len(plan.seats))
+    groups = {group for seat in plan.seats for group in (*seat.rollout, *seat.train)}
+    lines = [
+        ("arranged", str(fleet.market.arrangement).replace("_", " ")),
+        ("uses", f"{counted(len(groups), 'group')} for {counted(len(plan.seats), 'job')}"),
+        ("price", f"{plan.score.price / PRICE_UNITS:.5g}"),
+        ("saving", f"{plan.saving:.1%} of the price per unit of work, against groups of their own"),
+        ("limits", f"{plan.score.attainment:.1%} kept in simulation under draws not planned with"),
+        ("verified", "memory, places and seats, independently"),
+    ]
+    return [table, Text("\n".join(f"{name:10} {value}" for name, value in lines))]
+
+
+def _scored(fleet: Fleet, cells: Sequence[Cell], seats: tuple[Seat, ...]) -> FleetPlan:
+    score = score_fleet(cells, shortest_first, SCORING_SEEDS, cycles=CYCLES)
+    return FleetPlan(seats, score, score.slowdowns, score.saving(fleet.market.dedicated_price))

@@ -1,0 +1,128 @@
+"""Problem files whose ops name pools: planned, checked, and refused where they contradict."""
+
+from __future__ import annotations
+
+import json
+from copy import deepcopy
+
+import pytest
+import yaml
+from typer.testing import CliRunner
+
+from plexrl.cli.fleetfile import Fleet
+from plexrl.cli.main import app
+from plexrl.cli.problemfile import read_problem, read_problem_or_fleet
+from plexrl.errors import InputError
+from solver.arrangements import Arrangement
+from solver.workloads import Role
+
+JOB = {
+    "slowdown_limit": 1.5,
+    "memory_gb": 300,
+    "rollout_memory_gb": 200,
+    "ops": [
+        {"name": "rollout", "pool": "h20", "duration_s": 60, "switch_s": 1, "cv": 0.2},
+        {"name": "train", "pool": "h800", "duration_s": 60, "wait_s": 5, "switch_s": 4},
+    ],
+}
+DATA = {
+    "format": 1,
+    "groups": [
+        {"name": "roll", "pool": "h20", "count": 6, "memory_gb": 700, "price": 14.8},
+        {"name": "train", "pool": "h800", "count": 6, "memory_gb": 1000, "price": 42.24},
+    ],
+    "jobs": [{"name": f"j{index}", **deepcopy(JOB)} for index in range(6)],
+}
+
+
+def write(tmp_path, **changes):
+    path = tmp_path / "fleet.yaml"
+    path.write_text(yaml.safe_dump(deepcopy(DATA) | changes), encoding="utf-8")
+    return path
+
+
+def run(*arguments):
+    return CliRunner().invoke(app, [str(argument) for argument in arguments])
+
+
+@pytest.mark.parametrize(
+    ("more", "arrangement"),
+    [({}, Arrangement.SPLIT), ({"private_pool": "h20"}, Arrangement.PRIVATE_ROLLOUT)],
+)
+def test_pools_of_ops_say_how_jobs_are_arranged(tmp_path, more, arrangement):
+    fleet = read_problem_or_fleet(write(tmp_path, staleness=1, **more))
+    assert isinstance(fleet, Fleet)
+    assert (fleet.market.arrangement, fleet.market.staleness) == (arrangement, 1)
+    assert fleet.names[Role.ROLLOUT] == tuple(f"roll-{index}" for index in range(6))
+    job = fleet.jobs[0]
+    assert [job.bytes_for(role) for role in (Role.ROLLOUT, Role.TRAIN)] == [200e9, 300e9]
+    assert (job.rollout_swap_s, job.train_swap_s, job.mean_s) == (1, 4, 125)
+
+
+def test_one_pool_for_all_ops_is_colocated(tmp_path):
+    jobs = deepcopy(DATA["jobs"])
+    for job in jobs:
+        job["ops"][0]["pool"] = "h800"
+    fleet = read_problem_or_fleet(write(tmp_path, jobs=jobs))
+    assert fleet.market.arrangement is Arrangement.COLOCATED
+    assert fleet.market.dedicated_price == 4224
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("more", [{}, {"private_pool": "h20"}])
+def test_a_plan_shares_groups_and_passes_the_check_that_a_changed_one_fails(tmp_path, more):
+    file, plan = write(tmp_path, **more), tmp_path / "plan.json"
+    done = run("plan", file, "--budget", 4, "--output", plan)
+    assert done.exit_code == 0, done.output
+    assert "100.0% kept" in done.stdout
+    data = json.loads(plan.read_text(encoding="utf-8"))
+    assert data["saving"] > 0.1
+    assert run("verify", file, plan).exit_code == 0
+    data["seats"][0]["train"] = data["seats"][0]["rollout"]
+    plan.write_text(json.dumps(data), encoding="utf-8")
+    told = run("verify", file, plan)
+    assert told.exit_code == 1
+    assert "which is no group for train" in told.stdout
+
+
+@pytest.mark.slow
+def test_too_few_groups_are_counted(tmp_path):
+    few = [{**entry, "count": 1} for entry in DATA["groups"]]
+    done = run("plan", write(tmp_path, groups=few), "--budget", 2, "--json")
+    assert done.exit_code == 1
+    assert "groups to keep their limits" in json.loads(done.stdout)["reason"]
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        (lambda d: d["jobs"][1]["ops"][0].pop("pool"), "jobs[1].ops[0].pool is None"),
+        (lambda d: d["jobs"][1]["ops"][0].update(pool="h900"), "jobs[1].ops[0].pool is 'h900'"),
+        (lambda d: d["jobs"][1]["ops"].reverse(), "jobs[1].ops[1].pool is 'h20'"),
+        (lambda d: d["jobs"][2].update(apart_from=["j0"]), "jobs[2].apart_from does not go"),
+        (lambda d: d["jobs"][2].update(memory_gb=1200), "job j2 needs 1.2 TB on one group"),
+        (lambda d: d.update(private_pool="h800"), "private_pool is 'h800'"),
+        (lambda d: d.update(staleness=-1), "staleness is -1"),
+        (
+            lambda d: d["groups"].append({"name": "x", "pool": "h20", "memory_gb": 9}),
+            "groups 'roll-0' and 'x' of pool 'h20' differ",
+        ),
+    ],
+)
+def test_what_contradicts_itself_is_named(tmp_path, change, words):
+    data = deepcopy(DATA)
+    change(data)
+    with pytest.raises(InputError) as caught:
+        read_problem_or_fleet(write(tmp_path, **data))
+    assert words in str(caught.value)
+
+
+def test_what_belongs_to_the_other_kind_of_file_is_refused(tmp_path):
+    jobs = [{"name": "a", "ops": [{"name": "train", "duration_s": 1}]}]
+    with pytest.raises(InputError, match="staleness goes with ops that name pools"):
+        read_problem_or_fleet(write(tmp_path, jobs=jobs, staleness=1))
+    with pytest.raises(InputError, match="this command takes jobs of one group each"):
+        read_problem(write(tmp_path))
+    for option in ("--what-if", "--frontier"):
+        assert f"{option} does not go" in run("plan", write(tmp_path), option).output
+    assert "--objective groups" in run("plan", write(tmp_path), "--objective", "groups").output
