@@ -204,7 +204,7 @@ def _seats(
     smallest.
     """
     is_pooled = market.max_seats > 1 and count > 1
-    memory = market.memory_for(role)
+    memory, sizes = market.memory_for(role), [job.bytes_for(role) for job in jobs]
     here: list[list[int]] = [[] for _ in range(count)]
     used_bytes = [0] * count
 
@@ -214,16 +214,15 @@ def _seats(
         return not fits(index, place), load
 
     def fits(index: int, place: int) -> bool:
-        total = used_bytes[place] + jobs[index].bytes_for(role)
+        total = used_bytes[place] + sizes[index]
         return len(here[place]) < market.max_jobs and (memory is None or total <= memory)
 
     def seat(index: int, places: Iterable[int]) -> None:
         place = min(places, key=partial(crowd, index))
         here[place].append(index)
-        used_bytes[place] += jobs[index].bytes_for(role)
+        used_bytes[place] += sizes[index]
 
-    sizes = [job.bytes_for(role) if is_pooled else 0 for job in jobs]
-    order = sorted(range(len(jobs)), key=lambda i: (-sizes[i], -loads[i], jobs[i].name))
+    order = sorted(range(len(jobs)), key=lambda i: (-sizes[i] * is_pooled, -loads[i], jobs[i].name))
     for index in order:
         seat(index, range(count))
     for num_seats in range(1, market.max_seats if is_pooled else 1):

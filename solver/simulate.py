@@ -409,9 +409,10 @@ class _Cluster:
         self.records.extend(_records(name, running, now, outcome))
         for group in running.groups:
             self.admitted[group].pop(0)
-        for group in running.groups:
-            if self.admitted[group]:
-                self._start_if_free(self.admitted[group][0], now + self.handoff.ahead_ticks)
+        # A gang that follows on several of them starts once.
+        followers = [self.admitted[group][0] for group in running.groups if self.admitted[group]]
+        for follower in dict.fromkeys(followers):
+            self._start_if_free(follower, now + self.handoff.ahead_ticks)
 
     def _end(self, name: str, now: int) -> None:
         self._leave(name, now, Outcome.DONE)

@@ -92,7 +92,7 @@ def _answer(
     result = solver.plan(problem, previous=before, objective=objective, budget_s=0.0)
     plan = result.plan
     if plan is None:
-        reason = result.reason or "no plan was found without the solver"
+        reason = solver.explain(problem) or result.reason
         return WhatIf(name, problem, None, f"No plan: {reason}.")
     moved = sum(plan.placement.get(job, group) != group for job, group in before.placement.items())
     slowdown = fmean(plan.slowdowns_permille.values()) / 1000

@@ -115,7 +115,7 @@ def test_what_if_there_was_one_more_job_or_one_group_fewer(example):
     (fewer,) = (entry for name, entry in answers.items() if name.startswith("one group fewer"))
     assert len(fewer.problem.groups) == 1
     assert fewer.plan is None
-    assert fewer.outcome.startswith("No plan: jobs math, agent and search")
+    assert fewer.outcome.startswith("No plan: jobs math and agent keep group node-0 busy")
     done = run("plan", example, "--budget", 0, "--what-if", "--json")
     assert len(json.loads(done.stdout)["what_if"]) == 4
 
