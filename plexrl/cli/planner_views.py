@@ -47,15 +47,13 @@ def report_of(
             for point in frontier(problem, 0)
             if point.saving is not None
         ),
-        alternatives=tuple(
-            Alternative(
-                entry.name,
-                entry.outcome,
-                () if entry.plan is None else _spans(entry.problem, entry.plan),
-            )
-            for entry in what_if
-        ),
+        alternatives=tuple(_alternative(entry) for entry in what_if),
     )
+
+
+def _alternative(entry: WhatIf) -> Alternative:
+    spans = () if entry.plan is None else _spans(entry.problem, entry.plan)
+    return Alternative(entry.name, entry.outcome, spans)
 
 
 def _spans(problem: solver.Problem, plan: solver.Plan) -> tuple[PlannedSpan, ...]:
