@@ -11,6 +11,7 @@ from solver.policies import (
     Policy,
     keep_group,
     shortest_first,
+    smallest_share_first,
 )
 from solver.queueing import Turn
 from solver.rightsizing import Effort, right_size
@@ -122,6 +123,7 @@ DINKELBACH_ROUNDS = 20
 MAX_SEATS = 4
 """Groups of a kind that may keep a copy of one job's state, as far as their memory goes."""
 SHORTEST_FIRST = Way(shortest_first, Turn.SHORTEST_FIRST)
+SMALLEST_SHARE_FIRST = Way(smallest_share_first, Turn.SMALLEST_SHARE_FIRST)
 KEEP_GROUP = Way(keep_group, is_kept=True)
 
 
@@ -161,8 +163,8 @@ def rollmux_case(shapes: Shapes, *, is_uniform: bool) -> Case:
         ),
         num_jobs=shapes["suites"]["rollmux"]["jobs"],
         prices={"split": rollout + train, "colocated": train},
-        ways=(replace(SHORTEST_FIRST, margin=POOLED_MARGIN),),
-        steps_factor=1 if is_uniform else 2,
+        ways=(replace(SMALLEST_SHARE_FIRST, margin=POOLED_MARGIN),),
+        steps_factor=1 if is_uniform else 4,
     )
 
 
