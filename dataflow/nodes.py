@@ -17,7 +17,7 @@ from dataflow.annotations import ANNOTATION, annotation_of
 from dataflow.calls import LLMCall, Trained, VersionToken, run_call
 from dataflow.errors import PipelineError
 from dataflow.phases import Phase
-from dataflow.samples import Rewards, Sample
+from dataflow.samples import Rewards, Sample, teaching
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,7 +144,7 @@ def _train_inputs(
     call: LLMCall, samples: object, advantages: object, rewards: object
 ) -> tuple[tuple[Sample, ...], Advantages, Rewards | None]:
     """Samples, finite advantages for each, and the rewards if there are any."""
-    batch = _samples(call, samples)
+    batch = teaching(_samples(call, samples))
     if isinstance(advantages, Scored):
         rewards = advantages.rewards if rewards is None else rewards
         advantages = advantages.advantages

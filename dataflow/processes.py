@@ -12,6 +12,7 @@ import signal
 import subprocess
 import time
 from collections.abc import Callable, Generator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Self
 
@@ -19,6 +20,8 @@ from dataflow.errors import NotReadyError
 
 _START_TIMEOUT_S = 120.0
 """Seconds until a new process must greet: it may import large libraries on a busy machine."""
+_END_TIMEOUT_S = 5.0
+"""Seconds a process that closed its output may take to end."""
 _READ_BYTES = 65536
 
 
@@ -73,6 +76,7 @@ class AnsweringProcess:
     ) -> None:
         self._limits = limits
         self._buffer = b""
+        self._is_closed = False
         try:
             self._child = subprocess.Popen(
                 command,
@@ -85,6 +89,9 @@ class AnsweringProcess:
             )
         except OSError as error:
             raise NotReadyError(f"{command[0]} cannot be started: {error}") from error
+        assert self._child.stdin is not None
+        # One that does not read must not hold up its parent.
+        os.set_blocking(self._child.stdin.fileno(), False)
         try:
             greeted = self._exchange(greeting, _START_TIMEOUT_S)
         except BaseException:
@@ -108,10 +115,12 @@ class AnsweringProcess:
         return self._exchange(request, self._limits.wall_s)
 
     def close(self) -> None:
-        """Kill the process and wait for it."""
-        if self._child.poll() is None:
-            self._child.kill()
-        self._child.wait()
+        """Kill the process, and what it started in its session, and wait for it."""
+        if self._is_closed:
+            # Its number may be another process's by now.
+            return
+        self._is_closed = True
+        kill_session(self._child)
         for pipe in (self._child.stdin, self._child.stdout):
             if pipe is not None:
                 pipe.close()
@@ -123,43 +132,63 @@ class AnsweringProcess:
         self.close()
 
     def _exchange(self, request: bytes, timeout_s: float) -> bytes | Silence:
-        pipe = self._child.stdin
-        assert pipe is not None
-        left = memoryview(request)
+        deadline_s = time.monotonic() + timeout_s
         try:
-            while left:
-                left = left[pipe.write(left) :]
+            is_over = self._write(request, deadline_s) and self._read_line(deadline_s)
         except BrokenPipeError:
             return self._died()
-        return self._read_line(timeout_s)
-
-    def _read_line(self, timeout_s: float) -> bytes | Silence:
-        """Next line; the time limit and the end of the stream end the process."""
-        pipe = self._child.stdout
-        assert pipe is not None
-        deadline_s = time.monotonic() + timeout_s
-        with selectors.DefaultSelector() as selector:
-            selector.register(pipe, selectors.EVENT_READ)
-            while b"\n" not in self._buffer:
-                left_s = deadline_s - time.monotonic()
-                if left_s <= 0 or not selector.select(left_s):
-                    self.close()
-                    return Silence(f"killed after {timeout_s:g} s", is_at_limit=True)
-                read = os.read(pipe.fileno(), _READ_BYTES)
-                if not read:
-                    return self._died()
-                self._buffer += read
+        if is_over is None:
+            return self._died()
+        if not is_over:
+            self.close()
+            return Silence(f"killed after {timeout_s:g} s", is_at_limit=True)
         line, _, self._buffer = self._buffer.partition(b"\n")
         return line
 
+    def _write(self, request: bytes, deadline_s: float) -> bool:
+        """Whether it has taken a request in time."""
+        pipe = self._child.stdin
+        assert pipe is not None
+        left = memoryview(request)
+        with selectors.DefaultSelector() as selector:
+            selector.register(pipe, selectors.EVENT_WRITE)
+            while left:
+                if not selector.select(max(0.0, deadline_s - time.monotonic())):
+                    return False
+                left = left[pipe.write(left) or 0 :]
+        return True
+
+    def _read_line(self, deadline_s: float) -> bool | None:
+        """Whether a whole line came in time; None at the end of the stream."""
+        pipe = self._child.stdout
+        assert pipe is not None
+        with selectors.DefaultSelector() as selector:
+            selector.register(pipe, selectors.EVENT_READ)
+            while b"\n" not in self._buffer:
+                if not selector.select(max(0.0, deadline_s - time.monotonic())):
+                    return False
+                read = os.read(pipe.fileno(), _READ_BYTES)
+                if not read:
+                    return None
+                self._buffer += read
+        return True
+
     def _died(self) -> Silence:
         """The stream has ended, so the process has, or is about to."""
-        self._child.wait()
-        status = self._child.returncode
+        with suppress(subprocess.TimeoutExpired):
+            self._child.wait(_END_TIMEOUT_S)
         self.close()
+        status = self._child.returncode
         if status == -signal.SIGXCPU:
             return Silence(f"killed after {self._limits.cpu_s} s of CPU", is_at_limit=True)
         return Silence(f"the process died with exit status {status}", is_at_limit=False)
+
+
+def kill_session(child: subprocess.Popen[bytes]) -> None:
+    """Kill a process that leads a session of its own, with all that it started there."""
+    with suppress(ProcessLookupError, PermissionError):
+        os.killpg(child.pid, signal.SIGKILL)
+    child.wait()
 
 
 def ask_all(

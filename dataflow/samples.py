@@ -6,8 +6,11 @@ Weights never do; of them only a `VersionToken` travels.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
+
+SampleId = tuple[int, int]
+"""Index of the prompt in its data stream and of the sample among those of the prompt."""
 
 
 class EndReason(StrEnum):
@@ -23,6 +26,8 @@ class EndReason(StrEnum):
     """The tool process failed or the call could not be understood; the episode is over."""
     TOOL_TIMEOUT = "tool_timeout"
     """The tool was killed at its time limit; the episode is over."""
+    CANCELLED = "cancelled"
+    """Somebody ended it; nothing is learned from it (`teaching`)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +71,16 @@ class Sample:
     is_active: bool = True
     """Whether the episode goes on: the next `generate` continues active samples only."""
 
+    @property
+    def id(self) -> SampleId:
+        """What tells it from all other samples of its rollout."""
+        return self.prompt.index, self.sample_index
+
+    @property
+    def is_cancelled(self) -> bool:
+        """Whether somebody ended it."""
+        return self.end is EndReason.CANCELLED
+
 
 @dataclass(frozen=True, slots=True)
 class Rewards:
@@ -98,6 +113,19 @@ def group_rows(samples: Sequence[Sample]) -> dict[int, list[int]]:
     for row, sample in enumerate(samples):
         rows.setdefault(sample.prompt.index, []).append(row)
     return rows
+
+
+def teaching(samples: Sequence[Sample]) -> tuple[Sample, ...]:
+    """The samples as training takes them: of cancelled ones no token counts.
+
+    Where a cancelled sample was cut off says nothing about the policy.
+    """
+    return tuple(
+        replace(sample, policy_mask=(False,) * len(sample.policy_mask))
+        if sample.is_cancelled
+        else sample
+        for sample in samples
+    )
 
 
 def table(

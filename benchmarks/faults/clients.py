@@ -10,7 +10,7 @@ from multiprocessing.connection import Connection
 from distributed import Client
 
 import plexrl
-from benchmarks.faults.jobs import MIX, make_job, yard
+from benchmarks.faults.jobs import MIX, Yard, make_job, yard
 from benchmarks.faults.toll import Toll
 from dataflow.jobs import JobSpec
 
@@ -33,25 +33,33 @@ def submit_and_wait(
 
 
 def strike(toll: Toll, num_kills: int, seed: int) -> None:
-    """Kill clients one after the other; each job must go on and be found by its name."""
-    ground, chance = yard(toll.progress), random.Random(f"{toll.row} {seed}")
+    """Kill clients of a cluster of its own."""
+    ground = yard(toll.progress)
     with ground.cluster(f"{toll.row}-store") as cluster:
-        for index in range(num_kills):
-            if toll.is_over():
-                break
-            prefix = f"{toll.row}-{index}"
-            job = make_job(ground.base, KIND, SEED, prefix)
-            moment = "submitted" if chance.random() < 0.7 else "connected"
-            struck_s = _kill_a_client(cluster, ground.base, job, prefix, moment, chance)
-            toll.kills[moment] += 1
-            toll.progress(f"{toll.row}: {toll.kills.total()} of {num_kills}, {moment}")
-            if job.name in cluster.jobs():
-                toll.note_recovery(cluster, [job.name], struck_s)
-                run = cluster.run(job.name)
-            else:
-                run = cluster.submit(job)
-            toll.audit(ground, [(job, run)])
-        toll.num_plugin_errors += cluster.status().num_errors
+        strike_in(ground, cluster, toll, num_kills, seed)
+
+
+def strike_in(
+    ground: Yard, cluster: plexrl.LocalCluster, toll: Toll, num_kills: int, seed: int
+) -> None:
+    """Kill clients one after the other; each job must go on and be found by its name."""
+    chance = random.Random(f"{toll.row} {seed}")
+    for index in range(num_kills):
+        if toll.is_over():
+            break
+        prefix = f"{toll.row}-{index}"
+        job = make_job(ground.base, KIND, SEED, prefix)
+        moment = "submitted" if chance.random() < 0.7 else "connected"
+        struck_s = _kill_a_client(cluster, ground.base, job, prefix, moment, chance)
+        toll.kills[moment] += 1
+        toll.progress(f"{toll.row}: {toll.kills.total()} of {num_kills}, {moment}")
+        if job.name in cluster.jobs():
+            toll.note_recovery(cluster, [job.name], struck_s)
+            run = cluster.run(job.name)
+        else:
+            run = cluster.submit(job)
+        toll.audit(ground, cluster, [(job, run)])
+    toll.num_plugin_errors += cluster.status().num_errors
 
 
 def _kill_a_client(

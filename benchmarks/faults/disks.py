@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import plexrl
-from benchmarks.faults.jobs import yard
+from benchmarks.faults.jobs import Yard, yard
 from benchmarks.faults.toll import Toll
 from benchmarks.faults.victims import active
 
@@ -70,26 +70,32 @@ def _gone(store: Path) -> Iterator[None]:
         away.rename(store)
 
 
-def strike(toll: Toll, num_rounds: int, kinds: Sequence[str] = KINDS) -> Mapping[str, float]:
-    """Run jobs while the store misbehaves in each way; audit every job."""
+def strike(toll: Toll, num_rounds: int) -> Mapping[str, float]:
+    """Misuse the store of a cluster of its own in every way."""
     ground, name = yard(toll.progress), f"{toll.row}-store"
-    num_unexplained = 0
     with ground.cluster(name) as cluster:
-        for index in range(num_rounds):
-            for kind in kinds:
-                if toll.is_over():
-                    break
-                jobs = ground.jobs(f"{toll.row}-{kind}{index}")
-                runs = [(job, cluster.submit(job)) for job in jobs]
-                toll.wait_until_begun(cluster, all)
-                toll.kills[kind] += 1
-                with _fault(cluster, ground.scratch(name), kind):
-                    if kind != "slow":
-                        num_unexplained += _wait_until_all_say_why(cluster, toll)
-                toll.note_recovery(cluster, set(active(cluster.status())), time.monotonic())
-                toll.progress(f"{toll.row}: {kind}")
-                toll.audit(ground, runs)
-        toll.num_plugin_errors += cluster.status().num_errors
+        return strike_in(ground, cluster, toll, name, KINDS * num_rounds)
+
+
+def strike_in(
+    ground: Yard, cluster: plexrl.LocalCluster, toll: Toll, store: str, kinds: Sequence[str]
+) -> Mapping[str, float]:
+    """Run jobs while the store misbehaves in one way after the other; audit every job."""
+    num_unexplained = 0
+    for index, kind in enumerate(kinds):
+        if toll.is_over():
+            break
+        jobs = ground.jobs(f"{toll.row}-{index}")
+        runs = [(job, cluster.submit(job)) for job in jobs]
+        toll.wait_until_begun(cluster, all)
+        toll.kills[kind] += 1
+        with _fault(cluster, ground.scratch(store), kind):
+            if kind != "slow":
+                num_unexplained += _wait_until_all_say_why(cluster, toll)
+        toll.note_recovery(cluster, set(active(cluster.status())), time.monotonic())
+        toll.progress(f"{toll.row}: {kind}")
+        toll.audit(ground, cluster, runs)
+    toll.num_plugin_errors += cluster.status().num_errors
     return {"pauses_without_reason": float(num_unexplained)}
 
 

@@ -106,5 +106,5 @@ def _audit(toll: Toll, ground: Yard, store: Path, jobs: Sequence[JobSpec]) -> No
     """Let the jobs of a store finish, and look at them."""
     with ground.cluster(store.name) as cluster:
         runs = [(job, cluster.submit(job, resume=True)) for job in jobs]
-        toll.audit(ground, runs)
+        toll.audit(ground, cluster, runs)
         toll.num_plugin_errors += cluster.status().num_errors

@@ -210,19 +210,25 @@ def _send(
 def strike_while_jobs_run(
     toll: Toll, strike: Strike, moments: Sequence[Moment], num_kills: int, seed: int
 ) -> None:
-    """Run jobs, round after round, until so many faults have struck; audit every job."""
+    """Strike in a cluster of its own."""
     ground, store = yard(toll.progress), f"{toll.row}-store"
-    upcoming = cycle(moments)
     with ground.cluster(store) as cluster:
         site = Site(ground, cluster, store, random.Random(f"{toll.row} {seed}"))
-        round_index = 0
-        while toll.kills.total() < num_kills and not toll.is_over():
-            jobs = ground.jobs(f"{toll.row}-{round_index}")
-            runs = [(job, cluster.submit(job)) for job in jobs]
-            _strike_round(site, strike, upcoming, toll, num_kills)
-            toll.audit(ground, runs)
-            round_index += 1
-        toll.num_plugin_errors += cluster.status().num_errors
+        strike_in(site, toll, strike, moments, num_kills)
+
+
+def strike_in(
+    site: Site, toll: Toll, strike: Strike, moments: Sequence[Moment], num_kills: int
+) -> None:
+    """Run jobs, round after round, until so many faults have struck; audit every job."""
+    upcoming, round_index = cycle(moments), 0
+    while toll.kills.total() < num_kills and not toll.is_over():
+        jobs = site.yard.jobs(f"{toll.row}-{round_index}")
+        runs = [(job, site.cluster.submit(job)) for job in jobs]
+        _strike_round(site, strike, upcoming, toll, num_kills)
+        toll.audit(site.yard, site.cluster, runs)
+        round_index += 1
+    toll.num_plugin_errors += site.cluster.status().num_errors
 
 
 def _strike_round(

@@ -99,7 +99,7 @@ def strike(toll: Toll, num_kills: int, seed: int) -> None:
                     break
                 time.sleep(chance.uniform(0, PAUSE_S))
                 _kill_a_nanny(toll, machines, cluster, chance)
-            toll.audit(ground, runs)
+            toll.audit(ground, cluster, runs)
             round_index += 1
         toll.num_plugin_errors += cluster.status().num_errors
         _kill_the_scheduler(toll, machines, cluster, ground)

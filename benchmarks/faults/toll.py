@@ -52,6 +52,23 @@ class Toll:
             self.progress(f"{self.row}: {process} outlived what started it")
             process.kill()
 
+    def note_hang(self, cluster: plexrl.Cluster, what: str) -> None:
+        """Count something that does not go on, and tell what everything waits for."""
+        self.num_hangs += 1
+        self.progress(f"{self.row}: hang: {what}")
+        status = cluster.status()
+        for job in active(status).values():
+            self.progress(
+                f"  {job.name}: {job.state} on {job.group}, iteration {job.iteration}, phase "
+                f"{job.phase or 'none'}, waits for {job.waiting or 'nothing'}"
+            )
+        for group in status.groups:
+            self.progress(
+                f"  {group.name}: worker {group.worker or 'none'}, {group.holder or 'idle'} "
+                f"{group.function} for {group.held_for_s:.1f} s, {group.num_waiting} wait"
+                f"{', ' + group.draining if group.draining else ''}"
+            )
+
     def wait_until_begun(
         self, cluster: plexrl.Cluster, quantity: Callable[[Iterable[bool]], bool]
     ) -> None:
@@ -59,8 +76,7 @@ class Toll:
         deadline_s = time.monotonic() + RESULT_TIMEOUT_S
         while not quantity([bool(job.iteration) for job in active(cluster.status()).values()]):
             if time.monotonic() > deadline_s:
-                self.num_hangs += 1
-                self.progress(f"{self.row}: not begun: {active(cluster.status())}")
+                self.note_hang(cluster, "jobs that have not begun")
                 return
             time.sleep(POLL_S)
 
@@ -87,20 +103,19 @@ class Toll:
                 self.recovery_s.append(time.monotonic() - struck_s)
                 return
             if time.monotonic() > deadline_s:
-                self.num_hangs += 1
-                for name in late:
-                    self.progress(f"{self.row}: {name} hangs: {now[name]}")
+                self.note_hang(cluster, f"{', '.join(late)} did not recover")
                 return
             time.sleep(POLL_S)
 
-    def audit(self, yard: Yard, runs: Sequence[tuple[JobSpec, Run]]) -> None:
+    def audit(
+        self, yard: Yard, cluster: plexrl.Cluster, runs: Sequence[tuple[JobSpec, Run]]
+    ) -> None:
         """Wait for the jobs, and compare what they did and learned with undisturbed ones."""
         for job, run in runs:
             try:
                 status = run.wait(RESULT_TIMEOUT_S)
             except TimeoutError as error:
-                self.num_hangs += 1
-                self.progress(f"{self.row}: {error}")
+                self.note_hang(cluster, str(error))
                 run.cancel()
                 continue
             if status.state != "finished":

@@ -68,7 +68,7 @@ class Scene:
             case Moment.PREFETCH:
                 return _reads_chunks(self.worker_pid)
             case Moment.YIELDED:
-                return bool(self._yielded())
+                return bool(self.yielded())
         held = group_status(self.cluster.status(), self.group).function
         match moment:
             case Moment.BETWEEN:
@@ -77,7 +77,7 @@ class Scene:
                 return ".sync." in held
         return f".{moment}." in held
 
-    def _yielded(self) -> list[str]:
+    def yielded(self) -> list[str]:
         """Functions that gave the group up and have not had it since."""
         leases = [lease for lease in self.cluster.trace().leases if lease.group == self.group]
         held = group_status(self.cluster.status(), self.group)

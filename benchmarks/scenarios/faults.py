@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import faulthandler
+import signal
+import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 
 from benchmarks.contract import BenchmarkResult, Progress
-from benchmarks.faults import clients, disks, lives, rows, separate, state
+from benchmarks.faults import clients, disks, lives, rows, separate, starts, state
 from benchmarks.faults.toll import Toll
 from benchmarks.faults.victims import Moment
 
 SEED = 0
+LIMIT_S = 900
+"""Seconds after which a row is broken off: every wait in it has a limit, all of them far less."""
 
 Row = Callable[[bool, Progress], Mapping[str, float]]
 """Injects the faults of one part; gives figures, ``faults_injected`` among them."""
@@ -49,6 +55,13 @@ def scheduler_kills(quick: bool, progress: Progress) -> Mapping[str, float]:
     return toll.figures()
 
 
+def driver_kills(quick: bool, progress: Progress) -> Mapping[str, float]:
+    """Workers are killed while the driver of a job starts in one of them."""
+    toll = Toll("driver", progress)
+    starts.strike(toll, 2 if quick else 12, SEED)
+    return toll.figures()
+
+
 def nanny_kills(quick: bool, progress: Progress) -> Mapping[str, float]:
     """Nannies, and at last a scheduler, of a cluster that was started apart."""
     toll = Toll("nanny", progress)
@@ -77,6 +90,7 @@ ROWS: dict[str, Row] = {
     "engine_stuck": live("engine_stuck", rows.stop_engine, (Moment.ROLLOUT, Moment.TRAIN), 3, 1),
     "group_worker": live("group_worker", rows.strike_group_worker, rows.EVERYWHERE, 18, 4),
     "ordinary_worker": live("ordinary_worker", rows.strike_ordinary_worker, rows.EVERYWHERE, 20, 3),
+    "driver": driver_kills,
     "moving": live("moving", rows.strike_move, ANY, 9, 3),
     "store": store_faults,
     "scheduler": scheduler_kills,
@@ -102,8 +116,29 @@ def _run_row(name: str, row: Row, quick: bool, progress: Progress) -> Mapping[st
     """Figures of one row; one that breaks off is counted and costs no other row its figures."""
     began_s = time.monotonic()
     try:
-        figures = row(quick, progress)
+        with _limited(name):
+            figures = row(quick, progress)
+    except TimeoutError as error:
+        progress(f"{name}: hang: {error}")
+        figures = {"hangs": 1.0, "rows_failed": 1.0}
     except Exception as error:  # noqa: BLE001 (whatever breaks a row shall be counted)
         progress(f"{name}: broke off: {error!r}")
         figures = {"rows_failed": 1.0}
     return {**figures, f"{name}_wall_s": time.monotonic() - began_s}
+
+
+@contextmanager
+def _limited(name: str) -> Iterator[None]:
+    """Break off what takes longer than any row; says where every thread is."""
+
+    def break_off(*_: object) -> None:
+        faulthandler.dump_traceback(sys.__stderr__)
+        raise TimeoutError(f"row {name} did not end within {LIMIT_S} s")
+
+    before = signal.signal(signal.SIGALRM, break_off)
+    signal.alarm(LIMIT_S)
+    try:
+        yield
+    finally:
+        signal.alarm(0)
+        signal.signal(signal.SIGALRM, before)

@@ -9,7 +9,7 @@ import numpy as np
 from dask.delayed import Delayed, delayed
 
 from dataflow.errors import PipelineError
-from dataflow.samples import Rewards, Sample
+from dataflow.samples import Rewards, Sample, teaching
 
 PerToken = tuple[tuple[float, ...], ...]
 
@@ -35,7 +35,8 @@ def gae(
     """Generalised advantage estimation (arXiv 1506.02438, eq. 16), normalised over the batch.
 
     The reward of a sample comes with its last token that the policy drew; tokens an environment
-    added are no steps: they are skipped, and have advantage and return 0.
+    added are no steps: they are skipped, and have advantage and return 0, as all of a cancelled
+    sample do.
 
     Parameters
     ----------
@@ -62,6 +63,7 @@ def gae(
             f"{len(samples)} samples; give one reward per sample and one value per completion "
             "token, as critic.values(samples) returns them"
         )
+    samples = teaching(samples)
     advantages: list[list[float]] = []
     returns: list[list[float]] = []
     for reward, of_sample, sample in zip(numbers, values, samples, strict=True):

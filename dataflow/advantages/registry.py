@@ -15,7 +15,7 @@ from dataflow.advantages.estimators import (
     rloo,
 )
 from dataflow.errors import PipelineError, UnknownNameError
-from dataflow.samples import Rewards, Sample
+from dataflow.samples import Rewards, Sample, group_rows
 
 _ESTIMATORS: dict[str, Estimator] = {
     "centered": centered,
@@ -50,7 +50,9 @@ def resolve(name: str) -> Estimator:
 def estimate(
     advantage: str | Estimator, rewards: Rewards | Sequence[float], samples: Sequence[Sample]
 ) -> tuple[float, ...]:
-    """Advantages of samples.
+    """Advantages of samples; those of cancelled ones are 0, and the others do not see them.
+
+    Nor has a sample one that is left alone by the cancelled ones of its prompt.
 
     Parameters
     ----------
@@ -70,6 +72,27 @@ def estimate(
     """
     estimator = resolve(advantage) if isinstance(advantage, str) else advantage
     numbers = rewards.values if isinstance(rewards, Rewards) else tuple(rewards)
+    if not any(sample.is_cancelled for sample in samples):
+        return _estimate(estimator, numbers, samples)
+    rows = _rows_that_teach(samples)
+    given = [numbers[row] for row in rows], [samples[row] for row in rows]
+    values = dict(zip(rows, _estimate(estimator, *given) if rows else (), strict=True))
+    return tuple(values.get(row, 0.0) for row in range(len(samples)))
+
+
+def _rows_that_teach(samples: Sequence[Sample]) -> list[int]:
+    """Rows that nobody ended and that can still be compared."""
+    found: list[int] = []
+    for rows in group_rows(samples).values():
+        left = [row for row in rows if not samples[row].is_cancelled]
+        found += left if len(left) > 1 or len(left) == len(rows) else []
+    return sorted(found)
+
+
+def _estimate(
+    estimator: Estimator, numbers: Sequence[float], samples: Sequence[Sample]
+) -> tuple[float, ...]:
+    """What an estimator gives, if it is one finite number per sample."""
     name = getattr(estimator, "__qualname__", type(estimator).__name__)
     found: object = estimator(numbers, samples)
     values = tuple(float(value) for value in found) if isinstance(found, Iterable) else ()

@@ -10,7 +10,7 @@ import sys
 import tempfile
 from dataclasses import dataclass, field
 
-from dataflow.processes import ProcessLimits
+from dataflow.processes import ProcessLimits, kill_session
 from dataflow.rewards.texts import gold_of
 from dataflow.samples import Sample
 
@@ -26,6 +26,8 @@ resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
 exec(compile(sys.stdin.read(), "<answer>", "exec"), {"__name__": "__main__"})
 print(sys.argv[3])
 """
+_TAIL_BYTES = 64
+"""The word, and what may follow it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,18 +55,22 @@ class CodeTests:
         command = [sys.executable, "-S", "-I", "-c", _LIMITED]
         # The kernel ends it should this process be gone.
         left_alone_s = str(math.ceil(limits.wall_s) + 1)
-        with tempfile.TemporaryDirectory() as folder:
-            try:
-                done = subprocess.run(
-                    [*command, str(limits.memory_bytes), str(limits.cpu_s), word, left_alone_s],
-                    input=f"{program}\n{gold_of(sample)}\n".encode(),
-                    capture_output=True,
-                    cwd=folder,
-                    env={},
-                    timeout=limits.wall_s,
-                    check=False,
-                    start_new_session=True,
-                )
-            except subprocess.TimeoutExpired:
-                return 0.0
-        return float(done.returncode == 0 and done.stdout.rstrip().endswith(word.encode()))
+        # A file, not a pipe: its size has a limit, and nobody waits for what holds it open.
+        with tempfile.TemporaryDirectory() as folder, tempfile.TemporaryFile() as out:
+            with subprocess.Popen(
+                [*command, str(limits.memory_bytes), str(limits.cpu_s), word, left_alone_s],
+                stdin=subprocess.PIPE,
+                stdout=out,
+                stderr=subprocess.DEVNULL,
+                cwd=folder,
+                env={},
+                start_new_session=True,
+            ) as child:
+                try:
+                    child.communicate(f"{program}\n{gold_of(sample)}\n".encode(), limits.wall_s)
+                except subprocess.TimeoutExpired:
+                    return 0.0
+                finally:
+                    kill_session(child)
+            out.seek(max(0, os.fstat(out.fileno()).st_size - _TAIL_BYTES))
+            return float(child.returncode == 0 and out.read().rstrip().endswith(word.encode()))

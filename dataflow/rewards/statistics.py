@@ -15,7 +15,8 @@ def batch_metrics(
 
     ``reward_std``; ``equal_groups``, the share of prompts whose samples all earned the same and
     therefore teach nothing to group-relative advantages; ``truncated``, the share of samples cut
-    off at the token limit; ``num_tokens_mean``, tokens the policy drew per sample.
+    off at the token limit; ``num_tokens_mean``, tokens the policy drew per sample; ``cancelled``,
+    the number of samples somebody ended, where there are any.
     """
     if not samples:
         return ()
@@ -23,10 +24,12 @@ def batch_metrics(
     variance = math.fsum((value - mean) ** 2 for value in values) / len(values)
     groups = group_rows(samples)
     num_equal = sum(len({values[row] for row in rows}) == 1 for rows in groups.values())
+    num_cancelled = sum(sample.is_cancelled for sample in samples)
     num_cut = sum(sample.end is EndReason.LENGTH for sample in samples)
     return (
         ("reward_std", math.sqrt(variance)),
         ("equal_groups", num_equal / len(groups)),
         ("truncated", num_cut / len(samples)),
         ("num_tokens_mean", sum(sum(sample.policy_mask) for sample in samples) / len(samples)),
+        *((("cancelled", float(num_cancelled)),) if num_cancelled else ()),
     )

@@ -149,7 +149,7 @@ def _phase(job: JobStatus) -> str:
 
 def _waits_for(job: JobStatus) -> str:
     if job.state.is_terminal:
-        return job.error.strip().splitlines()[0] if job.error.strip() else ""
+        return job.error.strip().splitlines()[0] if job.error.strip() else job.why_early
     return job.waiting
 
 

@@ -1,4 +1,4 @@
-"""The commands `plexrl status`, `plexrl top` and `plexrl trace`: a look at a running cluster."""
+"""The commands that look at a running cluster: status, top, trace, drawing."""
 
 from __future__ import annotations
 
@@ -44,6 +44,7 @@ def register(app: typer.Typer) -> None:
     app.command()(status)
     app.command()(top)
     app.command()(trace)
+    app.command()(drawing)
 
 
 def status(address: Address = None, is_json: Json = False) -> None:
@@ -111,6 +112,36 @@ def trace(
             sys.stdout.write(json.dumps(told) + "\n")
         else:
             sys.stdout.write(f"{output}: {len(found.leases)} leases; open it in ui.perfetto.dev\n")
+
+
+def drawing(
+    job: Annotated[str, typer.Argument(metavar="JOB", help="Name of the job.")],
+    address: Annotated[
+        str | None,
+        typer.Option(
+            "--address",
+            "-a",
+            help="Address of the Dask scheduler; by default DASK_SCHEDULER_ADDRESS.",
+            show_default=False,
+        ),
+    ] = None,
+    is_json: Json = False,
+) -> None:
+    """Show which samples of a job are being drawn, those with most tokens first.
+
+    One that goes on and on ends with `plexrl cancel JOB --sample PROMPT SAMPLE`.
+    """
+    with guarded(Console(stderr=True), is_json=is_json), attached(address) as cluster:
+        rows = cluster.run(job).drawing()
+        if is_json:
+            sys.stdout.write(json.dumps({"samples": rows}) + "\n")
+            return
+        lines = [
+            f"sample {row['sample_index']} of prompt {row['prompt_index']}: "
+            f"{row['num_tokens']} tokens"
+            for row in rows
+        ]
+        sys.stdout.write("\n".join(lines or [f"job {job} draws no sample right now"]) + "\n")
 
 
 def _print_reading(cluster: Cluster) -> None:

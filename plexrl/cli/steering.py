@@ -66,6 +66,15 @@ def cancel(
             "and does it again. For one that is stuck.",
         ),
     ] = False,
+    sample: Annotated[
+        tuple[int, int] | None,
+        typer.Option(
+            metavar="PROMPT SAMPLE",
+            help="Only this sample: it ends with the token it is at, and nothing is learned from "
+            "it. Numbers as Run.samples has them.",
+            show_default=False,
+        ),
+    ] = None,
     address: Address = None,
     is_json: Json = False,
 ) -> None:
@@ -76,6 +85,8 @@ def cancel(
 
     def ask(cluster: Cluster) -> str:
         run = cluster.run(job)
+        if sample is not None:
+            return run.cancel_sample(*sample)
         if iteration:
             return run.replay()
         run.cancel()

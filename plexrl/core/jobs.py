@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
 from dataflow.calls import AttachOptions
+from dataflow.samples import SampleId
 from plexrl.core.iterations import IterationLog
 from plexrl.core.placement import Arrangement, Placement
 from plexrl.core.status import JobState
@@ -85,6 +86,8 @@ class JobEntry:
     """When its first iteration began."""
     ended_s: float | None = None
     error: str = ""
+    why_early: str = ""
+    """Why it finished before its last iteration; empty unless it did."""
     iterations: IterationLog = field(default_factory=IterationLog)
     """Iterations committed in this life of the cluster; one log for all rows of the job's life."""
     earlier: tuple[IterationRecord, ...] = ()
@@ -92,6 +95,8 @@ class JobEntry:
     num_committed: int = 0
     """Committed iterations, those of earlier lives included."""
     history: tuple[tuple[float, JobState], ...] = ()
+    cancelled: frozenset[SampleId] = frozenset()
+    """Its samples that somebody ended in this life of the cluster."""
 
 
 class JobTable:
@@ -176,6 +181,15 @@ class JobTable:
     def set_waits_for(self, name: str, reason: str) -> None:
         """Note what the driver waits for; empty when it goes on."""
         self._entries[name] = replace(self[name], waits_for=reason)
+
+    def cancel_sample(self, name: str, sample: SampleId) -> None:
+        """Note that a sample shall end."""
+        entry = self[name]
+        self._entries[name] = replace(entry, cancelled=entry.cancelled | {sample})
+
+    def set_why_early(self, name: str, reason: str) -> None:
+        """Note why the job finishes before its last iteration."""
+        self._entries[name] = replace(self[name], why_early=reason)
 
     def set_placement(self, name: str, placement: Placement) -> None:
         """Note where the job is placed."""

@@ -59,6 +59,8 @@ class JobStatus:
     ended_s: float | None
     error: str = ""
     """Why it failed."""
+    why_early: str = ""
+    """Why it finished before its last iteration; empty unless it did."""
     asked: str = ""
     """What an operator asked of it that is still to come, with the reason; empty if nothing is."""
 

@@ -13,8 +13,8 @@ from collections.abc import Mapping
 from contextlib import suppress
 
 from plexrl.engines.child_environment import child_command, child_environment
-from plexrl.engines.frames import Reply, framed, receive, send, send_fd
-from plexrl.engines.protocol import EngineKind, ModelSource
+from plexrl.engines.frames import Drawing, Reply, framed, receive, send, send_fd
+from plexrl.engines.protocol import EngineKind, ModelSource, Unfinished
 from plexrl.engines.vllm_settings import ENVIRONMENT as VLLM_ENVIRONMENT
 from plexrl.errors import EngineDiedError, EngineError
 
@@ -40,10 +40,16 @@ class EngineChild:
         Names the process in errors, and says what its kind of engine needs.
     env
         Environment variables on top of this process's own.
+
+    Attributes
+    ----------
+    unfinished : tuple of Unfinished
+        What it was drawing when it last gave a sign of life; empty while nothing runs.
     """
 
     def __init__(self, source: ModelSource, env: Mapping[str, str]) -> None:
         self.source = source
+        self.unfinished: tuple[Unfinished, ...] = ()
         self._is_closed = False
         self._send_lock = threading.Lock()
         self._log = tempfile.TemporaryFile()  # noqa: SIM115 (closed by `forget`)
@@ -119,7 +125,13 @@ class EngineChild:
             send(self._sock, data, _earliest(deadline_s, silence_s))
             if fd is not None:
                 send_fd(self._sock, fd)
-        return receive(self._sock, deadline_s, silence_s)
+        try:
+            return receive(self._sock, deadline_s, silence_s, self._note)
+        finally:
+            self.unfinished = ()
+
+    def _note(self, drawing: Drawing) -> None:
+        self.unfinished = drawing.samples
 
     def _result(self, reply: object, what: str) -> object:
         assert isinstance(reply, Reply)

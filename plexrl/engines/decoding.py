@@ -9,6 +9,7 @@ Shape letters: B rows, V vocabulary, T positions.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
@@ -18,8 +19,9 @@ from numpy.typing import NDArray
 from transformers import PreTrainedModel
 from transformers.cache_utils import Cache
 
-from dataflow.samples import EndReason
+from dataflow.samples import EndReason, SampleId
 from plexrl.engines.kv_cache import new_cache, take_rows
+from plexrl.engines.protocol import Unfinished
 from plexrl.engines.truncation import truncate
 from plexrl.engines.turns import DecodeRow, Drawn
 
@@ -77,15 +79,18 @@ class DecodeBatch:
         self.num_steps = 0
         """Tokens drawn so far for each row that has not ended."""
 
-    def run(self, is_stopped: Callable[[], bool]) -> bool:
+    def run(
+        self, is_stopped: Callable[[], bool], cancelled: Callable[[], frozenset[SampleId]]
+    ) -> bool:
         """Decode until every row has ended, or until told to stop; whether all have ended.
 
-        After a stop, the next call goes on where this one was.
+        After a stop, the next call goes on where this one was. Both are asked after each token.
         """
         while True:
             step = self.num_steps
             tokens_B = self._draw(step)
             self._end_rows(step)
+            self._cancel(step, cancelled())
             self.num_steps = step + 1
             if self.num_steps == self.rules.max_new_tokens:
                 self.is_live_B[:] = False
@@ -108,6 +113,13 @@ class DecodeBatch:
             )
             for row, length in enumerate(self.lengths_B.tolist())
         ]
+
+    def unfinished(self) -> tuple[Unfinished, ...]:
+        """Rows that have not ended, and how many tokens they have."""
+        num_tokens, is_live = self.num_steps, self.is_live_B.tolist()
+        return tuple(
+            Unfinished(row.sample, num_tokens) for row in itertools.compress(self.rows, is_live)
+        )
 
     def shrink(self) -> None:
         """Give up the memory of rows that have ended."""
@@ -175,6 +187,13 @@ class DecodeBatch:
             for row in np.flatnonzero(may_stop_B).tolist():
                 if self.rules.has_stop(self.tokens_BT[row, : step + 1].tolist()):
                     self._end(row, step, EndReason.TOOL_CALL)
+
+    def _cancel(self, step: int, cancelled: frozenset[SampleId]) -> None:
+        """End the live rows of these samples."""
+        if cancelled:
+            for row in np.flatnonzero(self.is_live_B).tolist():
+                if self.rows[row].sample in cancelled:
+                    self._end(row, step, EndReason.CANCELLED)
 
     def _end(self, row: int, step: int, reason: EndReason) -> None:
         self.is_live_B[row] = False

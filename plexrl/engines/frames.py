@@ -6,9 +6,13 @@ import pickle
 import socket
 import struct
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import cloudpickle
+
+from dataflow.samples import SampleId
+from plexrl.engines.protocol import Unfinished
 
 _LENGTH = struct.Struct("<Q")
 _MARKER = b"\0"
@@ -34,6 +38,17 @@ class Stop:
 
 
 @dataclass(frozen=True, slots=True)
+class Cancel:
+    """Parent → child: end these samples of a generation with the token they are at; no reply.
+
+    It may come when `Stop` may; a later one of the same name takes its place.
+    """
+
+    name: str
+    samples: frozenset[SampleId]
+
+
+@dataclass(frozen=True, slots=True)
 class ArenaName:
     """Stands for an arena in the arguments of a request; the child has it mapped."""
 
@@ -45,6 +60,13 @@ class BreakName:
     """Stands for a break in the arguments of a request; the child asks its socket."""
 
     name: str
+
+
+@dataclass(frozen=True, slots=True)
+class Drawing:
+    """Child → parent: a sign of life, and what it is drawing."""
+
+    samples: tuple[Unfinished, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +120,10 @@ def send_beat(sock: socket.socket) -> None:
 
 
 def receive(
-    sock: socket.socket, deadline_s: float | None = None, silence_s: float | None = None
+    sock: socket.socket,
+    deadline_s: float | None = None,
+    silence_s: float | None = None,
+    on_drawing: Callable[[Drawing], None] | None = None,
 ) -> object:
     """Receive one frame and unpickle it.
 
@@ -110,6 +135,8 @@ def receive(
         On the clock of `time.monotonic`; None waits without limit.
     silence_s
         Longest time without a byte, signs of life included; None: any.
+    on_drawing
+        Told what comes with signs of life, which are no frames to return.
 
     Raises
     ------
@@ -118,11 +145,16 @@ def receive(
     EOFError
         The other side is gone.
     """
-    length = 0
-    while length == 0:
+    while True:
         (length,) = _LENGTH.unpack(_receive_exactly(sock, _LENGTH.size, deadline_s, silence_s))
-    data = _receive_exactly(sock, length, deadline_s, silence_s)
-    return pickle.loads(data)  # noqa: S301 (own child)
+        if not length:
+            continue
+        data = _receive_exactly(sock, length, deadline_s, silence_s)
+        frame = pickle.loads(data)  # noqa: S301 (own child)
+        if not isinstance(frame, Drawing):
+            return frame
+        if on_drawing is not None:
+            on_drawing(frame)
 
 
 def send_fd(sock: socket.socket, fd: int) -> None:

@@ -8,7 +8,8 @@ from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import replace
 
 from plexrl.engines.child import EngineChild
-from plexrl.engines.frames import Request, Stop, dumps
+from plexrl.engines.frames import Cancel, Request, Stop, dumps
+from plexrl.engines.protocol import Unfinished
 from plexrl.engines.ranks import EngineStart, Ranks
 from plexrl.engines.sharing import FIRST_ONLY, deal, is_shared, put_together
 from plexrl.errors import EngineDiedError, PlexRLError
@@ -50,10 +51,14 @@ class Peers:
         for future in self._starts:
             future.result()
 
-    def tell(self, stop: Stop) -> None:
-        """Pass on news to stop."""
+    def tell(self, news: Stop | Cancel) -> None:
+        """Pass on news for a generation."""
         for child in self._children:
-            child.tell(dumps(stop))
+            child.tell(dumps(news))
+
+    def unfinished(self) -> tuple[Unfinished, ...]:
+        """What they were drawing when they last gave a sign of life."""
+        return tuple(found for child in self._children for found in child.unfinished)
 
     def attach(self, request: Request, fd: int) -> None:
         """Let all map an arena."""

@@ -15,12 +15,16 @@ import sys
 import threading
 import time
 import traceback
+from collections.abc import Callable
 from dataclasses import replace
 from typing import NoReturn
 
+from dataflow.samples import SampleId
 from plexrl.engines.frames import (
     ArenaName,
     BreakName,
+    Cancel,
+    Drawing,
     Reply,
     Request,
     Stop,
@@ -32,7 +36,7 @@ from plexrl.engines.frames import (
 )
 from plexrl.engines.peers import Peers, guarded, meeting_folder
 from plexrl.engines.pinning import pinning_of_process
-from plexrl.engines.protocol import Break, Engine, EngineKind, RolloutEngine
+from plexrl.engines.protocol import Break, Engine, EngineKind, RolloutEngine, Unfinished
 from plexrl.engines.ranks import ALONE, EngineStart, Ranks, device_of, join
 from plexrl.engines.torch_engine import TorchEngine
 from plexrl.engines.vllm_engine import VLLMEngine
@@ -50,10 +54,20 @@ class Heart:
 
     It beats in a thread of its own: a process that was stopped, or whose interpreter lock is
     never given back, falls silent.
+
+    Parameters
+    ----------
+    sock
+        To the parent.
+    look
+        Says what is being drawn; called in that thread.
     """
 
-    def __init__(self, sock: socket.socket) -> None:
+    def __init__(
+        self, sock: socket.socket, look: Callable[[], tuple[Unfinished, ...]] = lambda: ()
+    ) -> None:
         self._sock = sock
+        self._look = look
         self._lock = threading.Lock()
         self._is_computing = threading.Event()
         threading.Thread(target=self._beat, daemon=True).start()
@@ -72,8 +86,13 @@ class Heart:
         while True:
             self._is_computing.wait()
             time.sleep(BEAT_S)
+            drawn = self._look()
             with self._lock:
-                if self._is_computing.is_set():
+                if not self._is_computing.is_set():
+                    continue
+                if drawn:
+                    send(self._sock, dumps(Drawing(drawn)))
+                else:
                     send_beat(self._sock)
 
 
@@ -94,6 +113,7 @@ class Host:
         self.arenas: dict[str, memoryview] = {}
         self._pinning = pinning_of_process()
         self._stopped = ""
+        self._cancelled = Cancel("", frozenset())
 
     def run(self, request: Request) -> object:
         """Run one request and return its result."""
@@ -113,6 +133,11 @@ class Host:
 
         return self._peers.run(request, run_here, look)
 
+    def unfinished(self) -> tuple[Unfinished, ...]:
+        """What is being drawn right now, by other ranks too."""
+        others = () if self._peers is None else self._peers.unfinished()
+        return self.engine.unfinished() + others
+
     def _run_here(self, request: Request) -> object:
         if request.method == "detach":
             self._detach(*request.args)
@@ -121,7 +146,7 @@ class Host:
         return getattr(self.engine, request.method)(*args)
 
     def receive(self) -> Request:
-        """The next request; news to stop are noted on the way."""
+        """The next request; news for generations are noted on the way."""
         while True:
             frame = receive(self.sock)
             if isinstance(frame, Request):
@@ -129,9 +154,12 @@ class Host:
             self._note(frame)
 
     def _note(self, frame: object) -> None:
-        """Note news to stop, and pass them on to the other ranks."""
-        assert isinstance(frame, Stop)
-        self._stopped = frame.name
+        """Note news for a generation, and pass them on to the other ranks."""
+        assert isinstance(frame, Stop | Cancel)
+        if isinstance(frame, Stop):
+            self._stopped = frame.name
+        else:
+            self._cancelled = frame
         if self._peers is not None:
             self._peers.tell(frame)
 
@@ -139,8 +167,16 @@ class Host:
         if isinstance(argument, ArenaName):
             return self.arenas[argument.id]
         if isinstance(argument, BreakName):
-            return Break(argument.name, lambda: self._is_stopped(argument.name))
+            return Break(
+                argument.name,
+                lambda: self._is_stopped(argument.name),
+                cancelled=lambda: self._cancelled_of(argument.name),
+            )
         return argument
+
+    def _cancelled_of(self, name: str) -> frozenset[SampleId]:
+        """Samples of this generation that shall end, as far as that has been heard."""
+        return self._cancelled.samples if self._cancelled.name == name else frozenset()
 
     def _is_stopped(self, name: str) -> bool:
         """Whether the parent wants this generation to stop; nothing else is sent while it runs."""
@@ -208,7 +244,7 @@ def serve(sock: socket.socket) -> None:
         send(sock, dumps(_failure(error)))
         return
     send(sock, dumps(Reply()))
-    heart = Heart(sock)
+    heart = Heart(sock, host.unfinished)
     while True:
         try:
             request = host.receive()

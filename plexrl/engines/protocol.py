@@ -14,7 +14,7 @@ from typing import Protocol
 
 from dataflow.calls import GenerateOptions, LogprobOptions, TrainOptions
 from dataflow.lora import LoraSpec
-from dataflow.samples import Prompt, Sample
+from dataflow.samples import Prompt, Sample, SampleId
 from plexrl.core.layout import StateLayout
 
 
@@ -74,6 +74,9 @@ class Break:
     """Asked after each token; cheap."""
     resumes: str = ""
     """Name of the interrupted generation this one goes on with; empty for a new one."""
+    cancelled: Callable[[], frozenset[SampleId]] = frozenset
+    """Samples that end with the token they are at, or with their first one; cheap, and told anew
+    each time: after `is_asked`, what has come until then."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,6 +94,15 @@ class Interrupted:
     """All in order; those of `rows` as they were before the turn."""
     rows: tuple[int, ...]
     """Rows of `samples` whose turn is not over; never empty."""
+
+
+@dataclass(frozen=True, slots=True)
+class Unfinished:
+    """A sample whose turn is being drawn."""
+
+    sample: SampleId
+    num_tokens: int
+    """Drawn in this turn so far."""
 
 
 class RolloutEngine(Protocol):
@@ -122,6 +134,10 @@ class RolloutEngine(Protocol):
 
     def discard(self, name: str) -> None:
         """As `Engine.discard`."""
+        ...
+
+    def unfinished(self) -> tuple[Unfinished, ...]:
+        """As `Engine.unfinished`."""
         ...
 
     def release(self) -> None:
@@ -180,6 +196,10 @@ class Engine(Protocol):
 
     def discard(self, name: str) -> None:
         """Give up an interrupted generation: what is kept under its name is freed."""
+        ...
+
+    def unfinished(self) -> tuple[Unfinished, ...]:
+        """What is being drawn right now; called from another thread, while it is."""
         ...
 
     def logprobs(

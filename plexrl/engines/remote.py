@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from typing import Protocol, cast
 
 from dataflow.calls import GenerateOptions, LogprobOptions, TrainOptions
-from dataflow.samples import Prompt, Sample
+from dataflow.samples import Prompt, Sample, SampleId
 from plexrl.core.layout import StateLayout
 from plexrl.engines.child import EngineChild
 from plexrl.engines.folders import check_folder
-from plexrl.engines.frames import ArenaName, BreakName, Request, Stop, dumps
-from plexrl.engines.protocol import DrawKey, Interrupted, ModelSource, TrainBatch
+from plexrl.engines.frames import ArenaName, BreakName, Cancel, Request, Stop, dumps
+from plexrl.engines.protocol import DrawKey, Interrupted, ModelSource, TrainBatch, Unfinished
 from plexrl.engines.ranks import EngineStart, Patience, Ranks
 
 
@@ -35,7 +36,7 @@ class SharedArena(Protocol):
         ...
 
 
-class EngineProcess:
+class EngineProcess(AbstractContextManager["EngineProcess"]):
     """An engine in a child process of its own; which one, the source says.
 
     Calls come from any thread, one runs at a time. `close` may be called while one runs: that
@@ -56,6 +57,11 @@ class EngineProcess:
         one of the torch engine only.
     env
         Environment variables on top of this process's own.
+
+    Attributes
+    ----------
+    unfinished : Callable
+        What the child was drawing when it last gave a sign of life; costs no call.
 
     Raises
     ------
@@ -82,6 +88,7 @@ class EngineProcess:
         self._lock = threading.Lock()
         self._attached: set[str] = set()
         self._child = EngineChild(source, env or {})
+        self.unfinished: Callable[[], tuple[Unfinished, ...]] = lambda: self._child.unfinished
         try:
             start = EngineStart(source, patience, Ranks(0, ranks))
             self._child.exchange(dumps(start), start_timeout_s, "start")
@@ -145,6 +152,10 @@ class EngineProcess:
         """End a generation after the token it is at; from any thread, at once."""
         self._child.tell(dumps(Stop(name)))
 
+    def cancel(self, name: str, samples: frozenset[SampleId]) -> None:
+        """End samples of a generation with the token they are at; from any thread, at once."""
+        self._child.tell(dumps(Cancel(name, samples)))
+
     def discard(self, name: str) -> None:
         """Give up an interrupted generation."""
         self._call("discard", name)
@@ -187,9 +198,6 @@ class EngineProcess:
             # Otherwise a call is just failing on the dead socket, and still reads the log.
             self._child.forget()
             self._lock.release()
-
-    def __enter__(self) -> EngineProcess:
-        return self
 
     def __exit__(self, *_exc: object) -> None:
         self.close()

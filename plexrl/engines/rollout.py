@@ -15,7 +15,7 @@ from transformers import PreTrainedModel
 from dataflow.calls import GenerateOptions
 from plexrl.engines.decoding import DecodeBatch, DecodeRules
 from plexrl.engines.kv_cache import rows_that_fit
-from plexrl.engines.protocol import Break
+from plexrl.engines.protocol import Break, Unfinished
 from plexrl.engines.text_codec import TextCodec
 from plexrl.engines.turns import DecodeRow, Drawn
 
@@ -42,6 +42,7 @@ class TorchDraw:
         self._codec = codec
         self._context_limit = context_limit
         self._kept: dict[str, DecodeBatch] = {}
+        self._drawing: DecodeBatch | None = None
 
     @torch.inference_mode()
     def __call__(
@@ -49,19 +50,28 @@ class TorchDraw:
     ) -> list[Drawn | None]:
         """Draw one turn of each row; results in the order of the rows."""
         drawn: dict[DecodeRow, Drawn] = {}
-        for batch in self._batches(rows, options, stop.resumes):
-            is_over = batch.run(partial(self._may_stop, stop, batch))
-            drawn.update(
-                (row, turn)
-                for row, turn in zip(batch.rows, batch.drawn(), strict=True)
-                if turn is not None
-            )
-            if not is_over:
-                batch.shrink()
-                self._kept[stop.name] = batch
-            if stop.is_asked():
-                break
+        try:
+            for batch in self._batches(rows, options, stop.resumes):
+                self._drawing = batch
+                is_over = batch.run(partial(self._may_stop, stop, batch), stop.cancelled)
+                drawn.update(
+                    (row, turn)
+                    for row, turn in zip(batch.rows, batch.drawn(), strict=True)
+                    if turn is not None
+                )
+                if not is_over:
+                    batch.shrink()
+                    self._kept[stop.name] = batch
+                if stop.is_asked():
+                    break
+        finally:
+            self._drawing = None
         return [drawn.get(row) for row in rows]
+
+    def unfinished(self) -> tuple[Unfinished, ...]:
+        """Samples of the batch that is being drawn, read while it is."""
+        batch = self._drawing
+        return () if batch is None else batch.unfinished()
 
     def discard(self, name: str) -> None:
         """Give up what is kept of an interrupted turn."""

@@ -16,7 +16,14 @@ from dataflow.samples import Prompt, Sample
 from plexrl.core.layout import StateLayout
 from plexrl.engines.memory import bytes_in_use, trim
 from plexrl.engines.network import Network
-from plexrl.engines.protocol import Break, DrawKey, Interrupted, ModelSource, TrainBatch
+from plexrl.engines.protocol import (
+    Break,
+    DrawKey,
+    Interrupted,
+    ModelSource,
+    TrainBatch,
+    Unfinished,
+)
 from plexrl.engines.ranks import ALONE, Ranks
 from plexrl.engines.rollout import TorchDraw
 from plexrl.engines.scoring import Row, Scores, estimate, row_of, score
@@ -108,6 +115,10 @@ class TorchEngine:
     def discard(self, name: str) -> None:
         """Give up an interrupted generation."""
         self._draw.discard(name)
+
+    def unfinished(self) -> tuple[Unfinished, ...]:
+        """What is being drawn right now; called from another thread, while it is."""
+        return self._draw.unfinished()
 
     def logprobs(
         self, samples: Sequence[Sample], options: LogprobOptions

@@ -12,7 +12,7 @@ import numpy as np
 
 from dataflow.calls import GenerateOptions
 from dataflow.keys import draw_key
-from dataflow.samples import EndReason, Prompt, Sample
+from dataflow.samples import EndReason, Prompt, Sample, SampleId
 from plexrl.engines.protocol import Break, DrawKey, Interrupted
 from plexrl.engines.text_codec import TextCodec
 from plexrl.errors import EngineError
@@ -29,6 +29,8 @@ class DecodeRow:
     """All tokens so far."""
     draw_key: int
     """128-bit key of the row's own stream of uniforms (`dataflow.keys.draw_key`)."""
+    sample: SampleId
+    """Sample it belongs to."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +99,7 @@ def run_turn_until(
         stop = replace(stop, resumes=inputs.name)
     else:
         samples = list(_as_samples(rollout, inputs, options.num_samples))
-        rows = _rows_to_draw(rollout, samples)
+        rows = _rows_to_draw(rollout, samples, stop.cancelled())
     drawn = (
         rollout.draw([_decode_row(samples[row], key) for row in rows], options, stop)
         if rows
@@ -116,13 +118,18 @@ def run_turn_until(
     return Interrupted(stop.name, tuple(samples), left) if left else tuple(samples)
 
 
-def _rows_to_draw(rollout: Rollout, samples: list[Sample]) -> list[int]:
-    """Rows of active samples; one whose context is full ends here."""
+def _rows_to_draw(
+    rollout: Rollout, samples: list[Sample], cancelled: frozenset[SampleId]
+) -> list[int]:
+    """Rows of active samples; one whose context is full, or that was cancelled, ends here."""
     rows: list[int] = []
     for row, sample in enumerate(samples):
         if not sample.is_active:
             continue
-        if len(sample.prompt_token_ids) + len(sample.token_ids) >= rollout.context_limit:
+        # Of one that was cancelled before its first turn there must be a token to train on.
+        if sample.turn and sample.id in cancelled:
+            samples[row] = replace(sample, end=EndReason.CANCELLED, is_active=False)
+        elif len(sample.prompt_token_ids) + len(sample.token_ids) >= rollout.context_limit:
             samples[row] = replace(sample, end=EndReason.LENGTH, is_active=False)
         else:
             rows.append(row)
@@ -178,7 +185,7 @@ def _decode_row(sample: Sample, key: DrawKey) -> DecodeRow:
     stream = draw_key(
         key.seed, key.iteration, sample.prompt.index, sample.sample_index, sample.turn
     )
-    return DecodeRow(sample.prompt_token_ids + sample.token_ids, stream)
+    return DecodeRow(sample.prompt_token_ids + sample.token_ids, stream, sample.id)
 
 
 def _extend(codec: TextCodec, sample: Sample, drawn: Drawn) -> Sample:

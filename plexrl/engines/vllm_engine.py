@@ -22,7 +22,7 @@ from dataflow.calls import GenerateOptions
 from dataflow.samples import EndReason, Prompt, Sample
 from plexrl.core.layout import StateLayout
 from plexrl.engines.memory import bytes_in_use
-from plexrl.engines.protocol import Break, DrawKey, Interrupted, ModelSource
+from plexrl.engines.protocol import Break, DrawKey, Interrupted, ModelSource, Unfinished
 from plexrl.engines.text_codec import TextCodec
 from plexrl.engines.turns import DecodeRow, Drawn, Rollout, run_turn, run_turn_until
 from plexrl.engines.vllm_names import WeightNames
@@ -74,6 +74,8 @@ class VLLMEngine:
         self._tag = "folder"
         self._llm.update_weight_version(self._tag)
         self._is_released = False
+        self._drawing: dict[str, DecodeRow] = {}
+        """Requests that run."""
         # Collections would walk through all that vLLM and torch imported, in the midst of steps.
         gc.collect()
         gc.freeze()
@@ -144,6 +146,16 @@ class VLLMEngine:
     def discard(self, name: str) -> None:
         """Do nothing: of what was interrupted, nothing is kept here."""
 
+    def unfinished(self) -> tuple[Unfinished, ...]:
+        """What is being drawn right now; called from another thread, while it is."""
+        known = self._llm.llm_engine.output_processor.request_states.get
+        states = ((row.sample, known(name)) for name, row in tuple(self._drawing.items()))
+        return tuple(
+            Unfinished(sample, state.detokenizer.num_output_tokens())
+            for sample, state in states
+            if state is not None
+        )
+
     def release(self) -> None:
         """Give weights and key-value cache back to the system; the next `load` takes them again."""
         if self._is_released:
@@ -193,17 +205,23 @@ class VLLMEngine:
                 engine.add_request(request.request_id, request, request.params)
                 for request in self._requests(rows, options)
             )
+            self._drawing = dict(zip(ids, rows, strict=True))
             while engine.has_unfinished_requests():
                 for output in engine.step():
                     turn = turns[int(output.request_id)]
                     if self._take(turn, output.outputs[0], options):
                         engine.abort_request([output.request_id])
-                if stop.is_asked():
+                is_asked = stop.is_asked()
+                if cancelled := stop.cancelled():
+                    self._cancel(ids, turns, [row.sample in cancelled for row in rows], options)
+                if is_asked:
                     engine.abort_request(ids, internal=True)
                     break
         except BaseException:
             engine.abort_request(ids, internal=True)
             raise
+        finally:
+            self._drawing = {}
         if not all(math.isfinite(sum(turn.logprobs)) for turn in turns if turn.end is not None):
             # Whoever comes next must not suffer from the broken weights of this one.
             self._llm.reset_prefix_cache()
@@ -271,6 +289,25 @@ class VLLMEngine:
             self._check_version(part)
         return False
 
+    def _cancel(
+        self,
+        ids: Sequence[str],
+        turns: Sequence[_Turn],
+        is_cancelled: Sequence[bool],
+        options: GenerateOptions,
+    ) -> None:
+        """End cancelled turns that have a token, with what was drawn."""
+        from vllm.v1.engine import FinishReason
+
+        engine = self._llm.llm_engine
+        for name, turn in itertools.compress(zip(ids, turns, strict=True), is_cancelled):
+            state = engine.output_processor.request_states.get(name)
+            if state is not None and state.detokenizer.num_output_tokens():
+                # As vLLM itself answers who waits for a request that is aborted.
+                output = state.make_request_output([], None, FinishReason.ABORT, None)
+                self._take(turn, output.outputs[0], options)
+                engine.abort_request([name], internal=True)
+
     def _has_stop(self, token_ids: list[int], stop: tuple[str, ...]) -> bool:
         if self._codec.is_eos[token_ids[-1]] or not self._codec.may_end(stop)[token_ids[-1]]:
             return False
@@ -298,7 +335,11 @@ def _check_heads(folder: str, config: PretrainedConfig) -> None:
         )
 
 
-_END = {"stop": EndReason.STOP, "length": EndReason.LENGTH}
+_END = {
+    "stop": EndReason.STOP,
+    "length": EndReason.LENGTH,
+    "abort": EndReason.CANCELLED,
+}
 """vLLM's finish reason → ours."""
 
 

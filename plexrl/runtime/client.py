@@ -32,6 +32,7 @@ from plexrl.errors import JobError, JobFailedError
 from plexrl.ids import check_job_name, new_run_id
 from plexrl.runtime import messages, notebook, sample_log
 from plexrl.runtime.configuration import Settings, read
+from plexrl.runtime.drawing import rows_drawn
 from plexrl.runtime.driver import NO_ITERATION, attach_options
 from plexrl.runtime.messages import CommittedModel, Submission, Trace, pack, unpack
 from plexrl.runtime.plugin import PLUGIN_NAME, PlexRLScheduler
@@ -176,6 +177,20 @@ class Run:
         found: list[dict[str, object]] = rows.result(SAMPLES_WAIT_S)
         return found
 
+    def drawing(self) -> list[dict[str, int]]:
+        """Samples that are being drawn right now, those with most tokens first.
+
+        Returns
+        -------
+        list of dict
+            ``prompt_index`` and ``sample_index``, for `cancel_sample`, and ``num_tokens``, drawn
+            in this turn until the last sign of life of the engine, which it gives every second.
+            Empty while the job draws none.
+        """
+        groups = self._cluster.status().groups
+        holding = [group.worker for group in groups if group.holder == self.name and group.worker]
+        return rows_drawn(self._cluster.client, self.name, holding)
+
     def version(self, version: int) -> StartVersion:
         """A committed version of this job, for others to start from.
 
@@ -254,6 +269,26 @@ class Run:
     def replay(self) -> str:
         """End the iteration that runs, and do it again from the last committed version."""
         return self._ask(messages.REPLAY)
+
+    def cancel_sample(self, prompt_index: int, sample_index: int) -> str:
+        """End one sample with the token it is at; the others of its iteration go on.
+
+        It ends as ``cancelled`` and nothing is learned from it: its tokens do not count in
+        training, and the advantages of the others of its prompt are those without it.
+
+        Parameters
+        ----------
+        prompt_index, sample_index
+            As `samples` has them; a sample that is not drawn yet ends with its first token.
+
+        Returns
+        -------
+        str
+            What will happen, in plain words.
+        """
+        return self._ask(
+            messages.CANCEL_SAMPLE, prompt_index=prompt_index, sample_index=sample_index
+        )
 
     def _ask(self, handler: str, **kwargs: object) -> str:
         return str(self._cluster.call(handler, job=self.name, **kwargs))

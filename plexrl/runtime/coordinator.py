@@ -100,9 +100,13 @@ class Coordinator:
     def group_down(self, group: str, now_s: float) -> None:
         """A group's worker is gone."""
         self.groups.remove(group, now_s)
-        self.ledger.lost(group, now_s)
+        unbound = self.ledger.lost(group, now_s)
         self.planner.group_lost(group)
         self._tell(GroupLost(group), now_s)
+        for function_id in unbound:
+            # Its job may sample elsewhere by now.
+            self.withdrawn(function_id, now_s)
+            self.ready(function_id, now_s)
 
     def drop_groups_of(self, function_id: str, workers: Container[str], now_s: float) -> None:
         """Note that groups of a function are gone whose worker is not among these."""
@@ -212,7 +216,8 @@ class Coordinator:
                 self._commits.confirm(job, record.iteration, tokens)
             case DriverWaits(job=job, reason=reason):
                 self.jobs.set_waits_for(job, reason)
-            case DriverEnded(job=job, at_s=at_s, error=error):
+            case DriverEnded(job=job, at_s=at_s, error=error, why_early=why_early):
+                self.jobs.set_why_early(job, why_early)
                 self.end(job, JobState.FAILED if error else JobState.FINISHED, at_s, error)
             case DriverSteppedAside(job=job):
                 self.jobs.set_driver(job, "")
@@ -324,6 +329,7 @@ class Coordinator:
 
     def withdrawn(self, function_id: str, now_s: float) -> None:
         """A function was cancelled, or failed before its lease began."""
+        self.ledger.withdrawn(function_id)
         self._tell(Withdrawn(function_id), now_s)
 
     def adopt(self, proposal: Proposal, now_s: float) -> None:

@@ -8,6 +8,7 @@ from contextlib import suppress
 
 from plexrl.clock import Clock
 from plexrl.core.status import JobState
+from plexrl.errors import JobError
 from plexrl.runtime import messages
 from plexrl.runtime.coordinator import Coordinator
 from plexrl.runtime.drivers import DriverPlacement
@@ -66,6 +67,7 @@ class Desk:
         return {
             messages.SUBMIT: self.submit,
             messages.CANCEL: self.cancel,
+            messages.CANCEL_SAMPLE: self.cancel_sample,
             messages.STATUS: self.status,
             messages.WAIT: self.wait,
             messages.TRACE: self.trace,
@@ -91,6 +93,25 @@ class Desk:
         self._coordinator.end(job, JobState.CANCELLED, self._clock())
         self._let_go(job)
         self._settle()
+
+    async def cancel_sample(self, job: str, prompt_index: int, sample_index: int) -> bytes:
+        """End a sample of a job with the token it is at, or before its next turn."""
+        if min(prompt_index, sample_index) < 0:
+            raise JobError(
+                f"job {job!r} has no sample {sample_index} of prompt {prompt_index}: both count "
+                "from 0, as the columns prompt_index and sample_index of Run.samples do"
+            )
+        entry = self._coordinator.jobs[job]
+        if entry.state.is_terminal:
+            raise JobError(f"job {job!r} is {entry.state}: it draws no sample any more")
+        self._coordinator.jobs.cancel_sample(job, (prompt_index, sample_index))
+        if not self._coordinator.relocations.has_left(job):
+            # Else its groups are told with its next placement.
+            self._placed(job)
+        return pack(
+            f"sample {sample_index} of prompt {prompt_index} of job {job} ends with its next "
+            "token, and nothing is learned from it; one that has ended stays as it is"
+        )
 
     async def status(self) -> bytes:
         """Snapshot for people: a `ClusterStatus`."""

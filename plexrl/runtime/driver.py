@@ -159,6 +159,8 @@ class JobDriver:
         """What the task was cancelled for."""
         self._is_leaving = False
         """Whether to end once the current iteration has committed."""
+        self._why_over = ""
+        """Why the job ends before its last iteration."""
 
     def order(self, order: Order) -> None:
         """Do something else than go on; called in the driver's event loop."""
@@ -185,7 +187,7 @@ class JobDriver:
         except asyncio.CancelledError:
             raise
         except (Exception, SystemExit) as failure:
-            logger.error("job %s failed: %s", self.job, failure)  # noqa: TRY400
+            # The scheduler says that it failed, and why.
             logger.debug("where job %s failed", self.job, exc_info=True)
             error = f"{type(failure).__name__}: {failure}"
         finally:
@@ -193,7 +195,7 @@ class JobDriver:
             self._task = None
             if self._tracking is not None:
                 await self._tracking.close()
-        self._send(DriverEnded(self.job, self._clock(), error))
+        self._send(DriverEnded(self.job, self._clock(), error, "" if error else self._why_over))
 
     async def _run_with_rollbacks(self, spec: JobSpec) -> bool:
         """Run to the end; returns False if the driver stepped aside before."""
@@ -414,6 +416,7 @@ class JobDriver:
             await queue.put(in_flight)
             if in_flight.evaluation is not None:
                 is_over = await evaluator.ends(iteration.index, in_flight.evaluation)
+        self._why_over = evaluator.why_over
         await queue.put(None)
 
     def _evaluate(self, evaluator: Evaluator, in_flight: InFlight, position: Position) -> None:

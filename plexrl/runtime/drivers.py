@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import replace
 
 from plexrl.core.jobs import JobTable
@@ -31,6 +31,8 @@ class DriverPlacement:
         self._drives: dict[str, Drive] = {}
         self._held: set[str] = set()
         """Jobs that get no driver for now."""
+        self._absent: dict[str, set[str]] = {}
+        """Worker → jobs whose driver should live there, and did not when it last told."""
         self._deaths: dict[str, tuple[int, int]] = {}
         """Job → (committed iterations, deaths of its driver since that many)."""
 
@@ -51,6 +53,13 @@ class DriverPlacement:
     def release(self, name: str) -> None:
         """Let a job have a driver again."""
         self._held.discard(name)
+
+    def missed(self, worker: str, absent: Collection[str]) -> tuple[str, ...]:
+        """Jobs whose driver is absent for the second time: the first may have crossed its start."""
+        before = self._absent.pop(worker, set())
+        if new := set(absent) - before:
+            self._absent[worker] = new
+        return tuple(name for name in absent if name in before)
 
     def note_death(self, name: str, num_committed: int) -> bool:
         """Count a driver that died with its worker; returns whether it may start again."""

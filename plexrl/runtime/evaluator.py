@@ -34,6 +34,11 @@ class Evaluator:
         Where the samples of evaluations are kept; scores of earlier lives are read from there.
     run
         Tells runs of one job name apart in node keys.
+
+    Attributes
+    ----------
+    why_over : str
+        Why the job ends before its last iteration; empty unless it does.
     """
 
     def __init__(self, spec: JobSpec, client: Client, samples: SampleLog, run: str) -> None:
@@ -43,6 +48,7 @@ class Evaluator:
         self._samples = samples
         self._run = run
         self._scores: dict[int, float] = {}
+        self.why_over = ""
 
     async def is_over(
         self, index: int, tokens: Mapping[str, object], versions: Mapping[str, int], attempt: int
@@ -98,10 +104,11 @@ class Evaluator:
 
     def _is_enough(self) -> bool:
         assert self._evaluation is not None
-        reason = self._evaluation.why_stop([self._scores[i] for i in sorted(self._scores)])
-        if reason:
-            logger.info("job %s ends early: %s", self._spec.name, reason)
-        return bool(reason)
+        scores = [self._scores[i] for i in sorted(self._scores)]
+        self.why_over = self._evaluation.why_stop(scores)
+        if self.why_over:
+            logger.info("job %s ends early: %s", self._spec.name, self.why_over)
+        return bool(self.why_over)
 
 
 SCORE = "evaluation/reward_mean"

@@ -69,6 +69,11 @@ class Gate:
         task = self._scheduler.tasks.get(key)
         return str(task.processing_on.address) if task and task.processing_on else ""
 
+    def is_wanted(self, key: Any) -> bool:
+        """Whether a client or another task waits for what a task gives."""
+        task = self._scheduler.tasks.get(key)
+        return task is not None and bool(task.who_wants or task.waiters)
+
     def dependents(self, key: Any) -> tuple[Any, ...]:
         """Keys of the tasks that wait for a task."""
         task = self._scheduler.tasks.get(key)

@@ -33,6 +33,7 @@ class Hosting:
                 home="" if is_home else home,
                 is_home=is_home,
                 models=entry.facts.models,
+                cancelled=entry.cancelled,
             )
             if worker:
                 self._outbox.hosted(worker, hosted)

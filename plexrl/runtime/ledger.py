@@ -64,6 +64,12 @@ class Ledger:
         """Note that its inputs are there."""
         self._live[function_id] = replace(self._live[function_id], ready_s=at_s, started_s=None)
 
+    def withdrawn(self, function_id: str) -> None:
+        """Note that it waits for a lease no more."""
+        entry = self._live.get(function_id)
+        if entry is not None:
+            self._live[function_id] = replace(entry, ready_s=None)
+
     def admitted(self, function_id: str, groups: tuple[str, ...]) -> None:
         """Note where it was sent, and what it holds."""
         self._live[function_id] = replace(self._live[function_id], groups=groups)
@@ -90,15 +96,19 @@ class Ledger:
         entry = self._live.get(report.id)
         if entry is None or entry.started_s is None:
             return None
+        outcome = report.outcome
+        if outcome is Outcome.YIELDED and entry.is_forgotten:
+            # It was stopped because nobody wants the rest of it.
+            outcome = Outcome.CANCELLED
         record = self._record(
             entry,
             report.group,
             report.started_s,
             report.ended_s,
             (report.swap_s, str(report.swap_source), report.swap_bytes),
-            report.outcome,
+            outcome,
         )
-        if report.outcome is Outcome.YIELDED:
+        if outcome is Outcome.YIELDED:
             self._leave(entry, entry.served_s + max(record.busy_s, 0.0), report.group)
         else:
             self._leave(entry)
@@ -108,8 +118,15 @@ class Ledger:
                 self._keep(replace(record, group=group, swap_bytes=0))
         return record
 
-    def lost(self, group: str, at_s: float) -> None:
-        """Close the leases that ran on a group that is gone."""
+    def lost(self, group: str, at_s: float) -> tuple[str, ...]:
+        """Close the leases that ran on a group that is gone.
+
+        Returns
+        -------
+        tuple of str
+            Functions that wait to go on there, which they need not any more: what they had
+            computed is gone.
+        """
         for entry in [e for e in self._live.values() if group in e.groups]:
             if entry.started_s is not None:
                 self._keep(
@@ -118,8 +135,10 @@ class Ledger:
                     )
                 )
             self._leave(entry)
-        for entry in [e for e in self._live.values() if e.served_on == group]:
+        unbound = [entry for entry in self._live.values() if entry.served_on == group]
+        for entry in unbound:
             self._live[entry.id] = replace(entry, served_s=0.0, served_on="")
+        return tuple(entry.id for entry in unbound if entry.ready_s is not None)
 
     def forget(self, function_id: str) -> None:
         """Drop a function that left the scheduler; one that holds its lease, when that ends."""

@@ -62,12 +62,13 @@ def log_driver(event: DriverEvent) -> None:
             if version is not None:
                 fields["version"] = version
             logger.info("job %s committed iteration %d", record.job, record.iteration, extra=fields)
-        case DriverEnded(job=job, error=error):
+        case DriverEnded(job=job, error=error, why_early=why_early):
             if error:
                 told = error.strip().splitlines()[0]
                 logger.error("job %s failed: %s", job, told, extra={"job": job})
             else:
-                logger.info("job %s finished", job, extra={"job": job})
+                early = f" early: {why_early}" * bool(why_early)
+                logger.info("job %s finished%s", job, early, extra={"job": job})
 
 
 def log_plan(proposal: Proposal) -> None:

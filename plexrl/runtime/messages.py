@@ -36,6 +36,8 @@ MOVE = "plexrl_move"
 """Client → scheduler: place a job on another group."""
 REPLAY = "plexrl_replay"
 """Client → scheduler: end the iteration of a job that runs and do it again."""
+CANCEL_SAMPLE = "plexrl_cancel_sample"
+"""Client → scheduler: end one sample of a job."""
 DRAIN = "plexrl_drain"
 """Client → scheduler: let no iteration begin on a group."""
 UNDRAIN = "plexrl_undrain"
@@ -48,7 +50,7 @@ REPLAN = "plexrl_replan"
 REPORT = "plexrl-report"
 """Service → scheduler: a `plexrl.services.reports.Report`."""
 DRIVER = "plexrl-driver"
-"""Driver → scheduler: a `DriverEvent`."""
+"""Driver → scheduler: a `DriverEvent`, or of all drivers of a worker a `DriversHere`."""
 DRIVE = "plexrl-drive"
 """Scheduler → worker: start a driver for a `Drive`."""
 STOP = "plexrl-stop"
@@ -146,6 +148,8 @@ class DriverEnded:
     at_s: float
     error: str
     """Why it failed; empty if it finished."""
+    why_early: str = ""
+    """Why it finished before its last iteration; empty unless it did."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,6 +166,13 @@ class DriverWaits:
     job: str
     reason: str
     """In plain words what it waits for."""
+
+
+@dataclass(frozen=True, slots=True)
+class DriversHere:
+    """Which drivers live in a worker; told again and again."""
+
+    jobs: tuple[str, ...]
 
 
 DriverEvent = DriverStarted | IterationCommitted | DriverWaits | DriverEnded | DriverSteppedAside

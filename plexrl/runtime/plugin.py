@@ -245,6 +245,8 @@ class PlexRLScheduler(SchedulerPlugin):
                     self._coordinator.withdrawn(key, now_s)
             elif start == "processing":
                 self._on_left_worker(key, now_s)
+                if not self._gate.is_wanted(key):
+                    _stop(self._coordinator, self._outbox, key)
             if finish == "forgotten":
                 self._llm_keys.discard(key)
                 self._denied.pop(key, None)
@@ -274,6 +276,13 @@ class PlexRLScheduler(SchedulerPlugin):
         """Take what a driver says."""
         with self._guarded("driver"):
             event = unpack(payload)
+            if isinstance(event, messages.DriversHere):
+                here = self._coordinator.jobs.driven_by(worker)
+                for job in self._drivers.missed(worker, set(here) - set(event.jobs)):
+                    logger.warning("the driver of job %s is gone without a word", job)
+                    self._on_driver_lost(self._coordinator.jobs[job])
+                self._settle()
+                return
             job = self._coordinator.driver_event(event)
             log_driver(event)
             if self._coordinator.jobs[job].state.is_terminal:
@@ -403,6 +412,17 @@ class PlexRLScheduler(SchedulerPlugin):
             # Whatever it is, one hook that fails must not take the scheduler along.
             self._num_errors += 1
             logger.exception("error in %s of the PlexRL plugin", hook)
+
+
+def _stop(coordinator: Coordinator, outbox: Outbox, key: Any) -> None:
+    """End a rollout that nobody wants any more; of one that ended, its service hears too late.
+
+    Dask takes a running task for gone, and its group would be busy with it to the end.
+    """
+    for group in coordinator.ledger.groups_of(key)[:1]:
+        row = coordinator.groups.get(group)
+        if row is not None:
+            outbox.yield_lease(row.worker, key)
 
 
 def _stop_driver(gate: Gate, outbox: Outbox, worker: str, job: str) -> None:

@@ -82,6 +82,7 @@ def _job_status(
         started_s=entry.arrived_s if entry.started_s is None else entry.started_s,
         ended_s=entry.ended_s,
         error=entry.error,
+        why_early=entry.why_early,
         asked="" if relocation is None else str(relocation),
     )
 

@@ -20,7 +20,7 @@ from dataflow import calls
 from dataflow.starts import StartVersion
 from plexrl.clock import Clock, system_clock
 from plexrl.config import EngineConfig, StateConfig
-from plexrl.engines.protocol import EngineKind, ModelSource
+from plexrl.engines.protocol import EngineKind, ModelSource, Unfinished
 from plexrl.engines.remote import EngineProcess
 from plexrl.errors import PlexRLError, ServiceError, StoreAwayError, StoreError
 from plexrl.runtime import messages
@@ -31,6 +31,7 @@ from plexrl.runtime.metrics_log import MetricsLog
 from plexrl.runtime.peers import PeerDesk, WorkerPeers
 from plexrl.runtime.registry import CANCELLED, JobRegistry, check_there, states_of
 from plexrl.runtime.sample_log import SampleLog
+from plexrl.runtime.scratch import keep_scratch
 from plexrl.runtime.starts import Stored, stored_versions
 from plexrl.runtime.streams import send_at_once
 from plexrl.services.reports import JobLetGo, Report
@@ -47,6 +48,13 @@ LEASE_TIMEOUT_S = 60.0
 
 STORE_PAUSE_S = 2.0
 """Seconds before a driver that starts again looks anew for a store that is away."""
+
+TELL_S = 15.0
+"""Seconds between the messages that say which drivers live here: one that is gone without a word
+is missed within two of them."""
+
+CONNECT_ATTEMPTS = 3
+"""Times a driver tries to connect: a scheduler that is flooded answers later."""
 
 STOP_TIMEOUT_S = 5.0
 """Seconds a driver may take to end when it is told to."""
@@ -84,6 +92,9 @@ class PlexRLWorker(WorkerPlugin):
     async def setup(self, worker: Worker) -> None:
         """Start the service or the driver host."""
         send_at_once(worker.batched_stream)
+        if worker.nanny is not None:
+            # Without one the process may not be the worker's alone.
+            keep_scratch(worker.local_directory)
         group = group_of(worker.state.total_resources)
         if group is None:
             self._role = DriverHost(worker, self._state)
@@ -95,6 +106,11 @@ class PlexRLWorker(WorkerPlugin):
         if not isinstance(self._role, _ServiceHost):
             raise ServiceError(f"this worker serves no group; nothing here knows {start}")
         return self._role.stored(start, models)
+
+    def unfinished(self, job: str) -> tuple[Unfinished, ...]:
+        """Samples of a job that are being drawn here right now."""
+        role = self._role
+        return role.unfinished(job) if isinstance(role, _ServiceHost) else ()
 
     async def teardown(self, worker: Worker) -> None:
         """End it: drivers stop, committed versions are written, engines end."""
@@ -183,6 +199,10 @@ class _ServiceHost:
         with self._open_store(start.store) as store:
             return stored_versions(store, start.job, models)
 
+    def unfinished(self, job: str) -> tuple[Unfinished, ...]:
+        """Samples of a job that are being drawn right now."""
+        return self._service.rollouts.unfinished(job)
+
     def _start_engine(self, source: ModelSource) -> EngineProcess:
         return EngineProcess(
             source,
@@ -198,7 +218,10 @@ class _ServiceHost:
 
     def _hosted(self, payload: bytes) -> None:
         # At once: a function of the job may follow on the same stream.
-        self._service.host(unpack(payload))
+        hosted = unpack(payload)
+        self._service.host(hosted)
+        if hosted.cancelled:
+            self._worker.loop.run_in_executor(None, self._service.rollouts.cancel, hosted.job)
 
     def _copy(self, payload: bytes) -> None:
         self._pool.submit(_logged, self._service.guests.copy, unpack(payload))
@@ -255,6 +278,9 @@ class DriverHost:
         self._client: Client | None = None
         self._starting: asyncio.Future[Client]
         self._drivers: dict[str, asyncio.Task[None]] = {}
+        self._ending: set[str] = set()
+        """Jobs whose end is noted, and told then."""
+        self._telling = asyncio.ensure_future(self._tell_for_ever())
         self._live: dict[str, JobDriver] = {}
         worker.stream_handlers |= {
             messages.DRIVE: self._drive,
@@ -271,7 +297,7 @@ class DriverHost:
     async def _run(self, drive: messages.Drive) -> None:
         try:
             await self._save(drive)
-            client = await self._ensure_client()
+            client = await self._connect()
             driver = JobDriver(drive, client, self._send, self._clock, self._store, self._trackers)
             self._live[drive.name] = driver
             await driver.run()
@@ -285,6 +311,10 @@ class DriverHost:
             # By nobody who would end it: the job must not wait for a driver that is gone.
             lost = "no driver: what it waited for was cancelled"
             self._send(messages.DriverEnded(drive.name, self._clock(), lost))
+        except Exception as error:
+            # Whatever it is, the same.
+            logger.exception("the driver of job %s could not be run", drive.name)
+            self._send(messages.DriverEnded(drive.name, self._clock(), f"no driver: {error!r}"))
         finally:
             if self._drivers.get(drive.name) is asyncio.current_task():
                 del self._drivers[drive.name]
@@ -307,6 +337,26 @@ class DriverHost:
             else:
                 return
 
+    async def _tell_for_ever(self) -> None:
+        """Say which drivers live here, so that one that is gone without a word is missed."""
+        while True:
+            await asyncio.sleep(TELL_S)
+            here = messages.DriversHere((*self._drivers, *self._ending))
+            self._worker.batched_send({"op": messages.DRIVER, "payload": pack(here)})
+
+    async def _connect(self) -> Client:
+        """The client of all drivers here."""
+        for attempt in range(1, CONNECT_ATTEMPTS + 1):
+            try:
+                return await self._ensure_client()
+            except OSError as error:
+                # Nobody else shall wait for this one.
+                self._client = None
+                if attempt == CONNECT_ATTEMPTS:
+                    raise
+                logger.warning("drivers cannot connect to the scheduler yet: %s", error)
+        raise AssertionError
+
     async def _ensure_client(self) -> Client:
         if self._client is None:
             self._client = Client(
@@ -318,8 +368,9 @@ class DriverHost:
             )
             self._starting = asyncio.ensure_future(self._client)
         # A driver that is ended while it waits must not end the start for those that follow.
+        client = self._client
         await asyncio.shield(self._starting)
-        return self._client
+        return client
 
     def _send(self, event: DriverEvent) -> None:
         message = {"op": messages.DRIVER, "payload": pack(event)}
@@ -327,12 +378,17 @@ class DriverHost:
             self._clerk.submit(_logged, self._log.append, event.record)
         if isinstance(event, messages.DriverEnded):
             # Told only once it is noted: who sees the end may read the registry.
+            self._ending.add(event.job)
             noted = self._clerk.submit(self._note_end, event.job, event.error)
             noted.add_done_callback(
-                lambda _: self._worker.loop.add_callback(self._worker.batched_send, message)
+                lambda _: self._worker.loop.add_callback(self._tell_end, event.job, message)
             )
         else:
             self._worker.batched_send(message)
+
+    def _tell_end(self, job: str, message: dict[str, Any]) -> None:
+        self._ending.discard(job)
+        self._worker.batched_send(message)
 
     def _note_end(self, job: str, error: str) -> None:
         try:
@@ -366,6 +422,7 @@ class DriverHost:
 
     async def close(self) -> None:
         """Stop the drivers and let go of the cluster."""
+        self._telling.cancel()
         tasks = list(self._drivers.values())
         for task in tasks:
             task.cancel()

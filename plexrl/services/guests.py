@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from dataflow.calls import AttachOptions, VersionToken
+from dataflow.samples import SampleId
 from plexrl.core.states import StateRef
 from plexrl.errors import PlexRLError, ServiceError, StateError, StoreAwayError, VersionFenceError
 from plexrl.services.peers import Loan, Peers, SharedMemory
@@ -37,6 +38,8 @@ class Hosted:
     is_home: bool
     models: Mapping[str, AttachOptions]
     """How its models are opened."""
+    cancelled: frozenset[SampleId] = frozenset()
+    """Its samples that somebody ended."""
 
 
 class Guests:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import itertools
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 
 from dataflow.calls import GenerateOptions, LLMCall
-from dataflow.samples import Prompt, Sample
-from plexrl.engines.protocol import DrawKey, Interrupted
+from dataflow.phases import Phase
+from dataflow.samples import Prompt, Sample, SampleId
+from plexrl.engines.protocol import DrawKey, Interrupted, Unfinished
 from plexrl.engines.remote import EngineProcess
 from plexrl.errors import EngineError
 
@@ -30,10 +31,21 @@ class _Waiting:
     rollout: Interrupted
 
 
+@dataclass(frozen=True, slots=True)
+class _Drawing:
+    """A generation that runs."""
+
+    job: str
+    process: EngineProcess
+    name: str
+    is_cancellable: bool
+
+
 class Rollouts:
     """Runs rollouts so that they can yield, and keeps what they have drawn meanwhile.
 
-    One function runs at a time, under the lease of the group; `ask` comes from any thread.
+    One function runs at a time, under the lease of the group; `ask` and `cancel` come from any
+    thread.
     """
 
     def __init__(self) -> None:
@@ -43,7 +55,9 @@ class Rollouts:
         """(job, op) → its rollout that yielded; a newer one of the same op takes its place."""
         self._holder = ""
         self._is_asked = False
-        self._stop: Callable[[], None] | None = None
+        self._drawing: _Drawing | None = None
+        self._cancelled: dict[str, frozenset[SampleId]] = {}
+        """Job → samples that end with the token they are at, whenever they are drawn."""
 
     def begin(self, function_id: str) -> None:
         """A function got the lease: from now on it may be asked to yield."""
@@ -61,9 +75,29 @@ class Rollouts:
             if function_id != self._holder:
                 return
             self._is_asked = True
-            stop = self._stop
-        if stop is not None:
-            stop()
+            drawing = self._drawing
+        if drawing is not None:
+            drawing.process.stop(drawing.name)
+
+    def note_cancelled(self, job: str, samples: frozenset[SampleId]) -> None:
+        """Samples of a job shall end: all there ever were; `cancel` tells who draws now."""
+        if samples:
+            self._cancelled[job] = samples
+
+    def cancel(self, job: str) -> None:
+        """End the cancelled samples of a job, if they are being drawn."""
+        with self._lock:
+            drawing = self._drawing
+        if drawing is not None and drawing.job == job and drawing.is_cancellable:
+            drawing.process.cancel(drawing.name, self._cancelled.get(job, frozenset()))
+
+    def unfinished(self, job: str) -> tuple[Unfinished, ...]:
+        """Samples of a job that are being drawn right now."""
+        with self._lock:
+            drawing = self._drawing
+        if drawing is None or drawing.job != job:
+            return ()
+        return drawing.process.unfinished()
 
     def run(
         self,
@@ -81,16 +115,20 @@ class Rollouts:
             work = before.rollout
         elif before is not None:
             _discard(before)
+        # Prompts of an evaluation are those of another stream.
+        drawing = _Drawing(call.job, process, name, call.function is Phase.ROLLOUT)
         with self._lock:
-            self._stop = lambda: process.stop(name)
+            self._drawing = drawing
             is_asked = self._is_asked
         if is_asked:
             process.stop(name)
+        if call.job in self._cancelled:
+            self.cancel(call.job)
         try:
             found = process.generate_until(name, work, options, DrawKey(call.seed, call.iteration))
         finally:
             with self._lock:
-                self._stop = None
+                self._drawing = None
         if not isinstance(found, Interrupted):
             return found
         self._waiting[call.job, call.op] = _Waiting(function_id, process, found)
@@ -98,6 +136,7 @@ class Rollouts:
 
     def forget(self, job: str) -> None:
         """Give up what is kept for a job; nothing may run."""
+        self._cancelled.pop(job, None)
         for key in [key for key in self._waiting if key[0] == job]:
             _discard(self._waiting.pop(key))
 

@@ -123,7 +123,7 @@ class GroupService:
         self.guests = Guests(group, states, peers)
         self.lending = Lending(states, clock)
         self.occupancy = Occupancy(group, lease_timeout_s)
-        self._rollouts = Rollouts()
+        self.rollouts = Rollouts()
         self._leaving: set[str] = set()
         """Jobs that shall be let go of."""
 
@@ -162,14 +162,14 @@ class GroupService:
 
     def _run_under_lease(self, call: LLMCall, inputs: tuple[Any, ...], function_id: str) -> object:
         lease = _Lease(function_id, self._clock())
-        self._rollouts.begin(lease.id)
+        self.rollouts.begin(lease.id)
         self._report(LeaseStarted(lease.id, self.group, lease.started_s))
         outcome, result = Outcome.FAILED, None
         try:
             result = self._run(call, inputs, lease)
             outcome = Outcome.YIELDED if isinstance(result, Stopped) else Outcome.DONE
         finally:
-            self._rollouts.end()
+            self.rollouts.end()
             self._report_end(lease, outcome, result if isinstance(result, Trained) else None)
         return result
 
@@ -183,7 +183,7 @@ class GroupService:
             match call.function, options:
                 case Phase.ROLLOUT | Phase.EVALUATE, GenerateOptions():
                     engine = self._bring(call, version, lease)
-                    return self._rollouts.run(call, engine.process, rest[0], options)
+                    return self.rollouts.run(call, engine.process, rest[0], options)
                 case Phase.LOGPROB, LogprobOptions():
                     engine = self._bring(call, version, lease)
                     return engine.process.logprobs(rest[0], options)
@@ -453,7 +453,7 @@ class GroupService:
 
     def yield_lease(self, function_id: str) -> None:
         """Let a rollout that holds the lease stop after the token it is at, and go on later."""
-        self._rollouts.ask(function_id)
+        self.rollouts.ask(function_id)
 
     def set_next_use(self, order: Sequence[tuple[str, str]]) -> None:
         """Say which ``(job, model)`` are used next, soonest first, so that eviction can tell."""
@@ -463,6 +463,7 @@ class GroupService:
         """Take a job, or news of it."""
         self._leaving.discard(hosted.job)
         self.guests.host(hosted)
+        self.rollouts.note_cancelled(hosted.job, hosted.cancelled)
 
     def leave(self, job: str) -> None:
         """A job shall be let go of, unless it is hosted again before."""
@@ -482,7 +483,7 @@ class GroupService:
             if job not in self._leaving:
                 raise ServiceError(f"job {job!r} is back on group {self.group!r}")
             self._models.forget(job)
-            self._rollouts.forget(job)
+            self.rollouts.forget(job)
         self.lending.forget(job)
         self._states.flush(timeout_s)
         self._states.drop_job(job, timeout_s)

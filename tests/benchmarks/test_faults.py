@@ -1,9 +1,12 @@
 """The fault injection finds nothing in the real store, and would find what a bad one does."""
 
+import random
+
 import pytest
 
 from benchmarks import __main__ as runner
 from benchmarks.faults import clients, disks, lives, rows, state
+from benchmarks.faults.jobs import yard
 from benchmarks.faults.toll import Toll
 from benchmarks.faults.victims import Moment
 from plexrl.state import partial, version_files
@@ -62,15 +65,38 @@ def assert_nothing_happened(toll):
     assert (toll.num_plugin_errors, toll.num_left) == (0, 0)
 
 
+@pytest.fixture(scope="module")
+def site():
+    """One cluster for faults that leave it whole."""
+    ground = yard(say)
+    with ground.cluster("shared") as cluster:
+        yield rows.Site(ground, cluster, "shared", random.Random(0))
+
+
 @pytest.mark.slow
-def test_kills_of_every_kind_of_child_cost_no_iteration_and_change_no_bit():
+def test_kills_of_every_kind_of_child_cost_no_iteration_and_change_no_bit(site):
     toll = Toll("children", say)
     strikes = (rows.strike_solver, rows.strike_reward, rows.strike_engine)
 
     def one_of_each(site, moment):
         return strikes[toll.kills.total()](site, moment)
 
-    rows.strike_while_jobs_run(toll, one_of_each, [Moment.TRAIN], 3, seed=0)
+    rows.strike_in(site, toll, one_of_each, [Moment.TRAIN], 3)
+    assert_nothing_happened(toll)
+
+
+@pytest.mark.slow
+def test_jobs_of_a_killed_client_go_on(site):
+    toll = Toll("client", say)
+    clients.strike_in(site.yard, site.cluster, toll, 1, seed=0)
+    assert_nothing_happened(toll)
+
+
+@pytest.mark.slow
+def test_jobs_wait_for_a_store_that_is_full_or_gone_and_say_so(site):
+    toll = Toll("store", say)
+    told = disks.strike_in(site.yard, site.cluster, toll, site.name, ("full", "gone"))
+    assert told == {"pauses_without_reason": 0.0}
     assert_nothing_happened(toll)
 
 
@@ -78,18 +104,4 @@ def test_kills_of_every_kind_of_child_cost_no_iteration_and_change_no_bit():
 def test_a_killed_scheduler_takes_its_workers_along_and_its_jobs_are_resumed():
     toll = Toll("scheduler", say)
     lives.strike(toll, 1, seed=0)
-    assert_nothing_happened(toll)
-
-
-@pytest.mark.slow
-def test_jobs_of_a_killed_client_go_on():
-    toll = Toll("client", say)
-    clients.strike(toll, 1, seed=0)
-    assert_nothing_happened(toll)
-
-
-@pytest.mark.slow
-def test_jobs_wait_for_a_store_that_is_full_or_gone_and_say_so():
-    toll = Toll("store", say)
-    assert disks.strike(toll, 1, ("full", "gone")) == {"pauses_without_reason": 0.0}
     assert_nothing_happened(toll)

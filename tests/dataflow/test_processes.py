@@ -1,11 +1,14 @@
 """Child processes that answer: killed ones are replaced, limits hold, nothing is left running."""
 
 import os
+import select
 import signal
+import subprocess
 import sys
 
 import pytest
 
+from dataflow import processes
 from dataflow.errors import NotReadyError
 from dataflow.processes import AnsweringProcess, ProcessLimits, Silence, ask_all
 
@@ -64,3 +67,35 @@ def test_a_process_that_stops_answering_is_killed_at_its_limit():
 def test_two_false_starts_are_an_error():
     with pytest.raises(NotReadyError, match="did not get ready: the process died"):
         list(ask_all(lambda: start("raise SystemExit(3)"), [b"a\n"]))
+
+
+def test_one_that_does_not_read_is_killed_at_its_limit():
+    with start('print("ready", flush=True); import time; time.sleep(60)') as process:
+        process._limits = ProcessLimits(wall_s=0.05)
+        assert process.ask(b"a" * (1 << 20)) == Silence("killed after 0.05 s", is_at_limit=True)
+        assert not process.is_alive
+
+
+def test_one_that_closes_its_output_and_lives_on_is_killed(monkeypatch):
+    monkeypatch.setattr(processes, "_END_TIMEOUT_S", 0.05)
+    mute = "import os, time; print('ready', flush=True); os.close(1); time.sleep(60)"
+    with start(mute) as process:
+        assert process.ask(b"a\n").reason == f"the process died with exit status {-signal.SIGKILL}"
+        assert not process.is_alive
+
+
+def test_what_a_process_started_ends_with_it():
+    forks = "import os, time; child = os.fork(); child and print(child, flush=True); time.sleep(60)"
+    read, write = os.pipe()
+    os.set_inheritable(write, True)
+    process = subprocess.Popen(
+        command(forks), stdout=subprocess.PIPE, start_new_session=True, pass_fds=(write,)
+    )
+    os.close(write)
+    with process:
+        assert int(process.stdout.readline()) > 0
+        processes.kill_session(process)
+        # Of all that held the other end nobody is left.
+        assert select.select([read], [], [], 30.0)[0]
+        assert os.read(read, 1) == b""
+    os.close(read)

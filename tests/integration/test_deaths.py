@@ -4,6 +4,8 @@ import os
 import signal
 import time
 
+import dask
+import psutil
 import pytest
 
 import plexrl
@@ -13,12 +15,24 @@ TIMEOUT_S = 120.0
 ITERATIONS = 6
 
 
+def children():
+    return set(psutil.Process().children(recursive=True))
+
+
 @pytest.fixture
 def own_cluster(tmp_path, host_budget_bytes):
-    with plexrl.LocalCluster(
-        groups=1, cpu_workers=2, store=tmp_path / "store", host_budget_bytes=host_budget_bytes
-    ) as cluster:
+    before, scratch = children(), tmp_path / "scratch"
+    with (
+        dask.config.set(temporary_directory=str(scratch)),
+        plexrl.LocalCluster(
+            groups=1, cpu_workers=2, store=tmp_path / "store", host_budget_bytes=host_budget_bytes
+        ) as cluster,
+    ):
         yield cluster
+        family = children() - before
+        assert len(family) >= 4
+    assert psutil.wait_procs(family, TIMEOUT_S)[1] == []
+    assert [path for path in scratch.rglob("worker-*") if path.is_dir()] == []
 
 
 def wait_for_iteration(run, iteration):

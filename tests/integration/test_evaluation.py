@@ -45,6 +45,7 @@ def test_a_target_ends_a_job_with_the_version_that_reached_it(cluster, small_job
     early = cluster.submit(small_job("early", iterations=9, evaluation=options, **constant))
     status = early.result(TIMEOUT_S)
     assert (status.state, status.iteration) == (JobState.FINISHED, 2)
+    assert "target" in status.why_early
     whole = cluster.submit(small_job("evaluated-whole", iterations=2, **constant))
     whole.result(TIMEOUT_S)
     assert early.export(tmp_path / "early") == whole.export(tmp_path / "evaluated-whole")

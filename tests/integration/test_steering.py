@@ -1,4 +1,4 @@
-"""Operators pause, move, replay and drain; jobs learn the same, and their groups are free."""
+"""Operators pause, move, replay, cancel and drain; jobs learn the same, and groups are free."""
 
 import json
 import time
@@ -10,6 +10,7 @@ import plexrl
 from plexrl.cli.main import app
 from plexrl.core.status import JobState
 from plexrl.errors import JobError
+from solver.trace import Outcome
 from tests.integration.test_deaths import TIMEOUT_S, wait_for_iteration
 
 pytestmark = pytest.mark.slow
@@ -116,6 +117,44 @@ def test_a_job_moves_to_another_group_and_its_iteration_is_replayed_when_asked(
     assert {lease.group for lease in leases if lease.iteration >= 0} == {home, away}
 
 
+def test_a_cancelled_sample_ends_alone_and_its_job_goes_on(groups, submit):
+    run = submit("sampling", iterations=4)
+    # Of an iteration that is still to come, so that it is not over before it is asked for.
+    assert "nothing is learned" in told(groups, "cancel", run.name, "--sample", "13", "2")
+    assert run.result(TIMEOUT_S).iteration == 4
+    ends = {(r["prompt_index"], r["sample_index"]): r["end"] for r in run.samples()}
+    assert [sample for sample, end in ends.items() if end == "cancelled"] == [(13, 2)]
+    assert len(ends) == 16
+    assert [row.get("cancelled") for row in run.metrics()] == [None, None, None, 1.0]
+    address = groups.client.scheduler.address
+    looked = CliRunner().invoke(app, ["drawing", run.name, "-a", address, "--json"])
+    assert json.loads(looked.stdout) == {"samples": run.drawing()} == {"samples": []}
+
+
+def test_a_cancelled_job_gives_its_group_up_in_mid_rollout(groups, base):
+    run = groups.submit(
+        plexrl.grpo(
+            model=base,
+            task="ascending",
+            iterations=2,
+            name="long",
+            num_prompts=32,
+            num_samples=32,
+            max_new_tokens=400,
+            slowdown_limit=10.0,
+        )
+    )
+    wait_until(run, lambda status: status.phase == "actor.rollout.0")
+    run.cancel()
+
+    def leases(_):
+        mine = [lease for lease in groups.trace().leases if lease.job == "long"]
+        return [lease.outcome for lease in mine if lease.op == "actor.rollout.0"]
+
+    wait_until(run, leases)
+    assert leases(run) == [Outcome.CANCELLED]
+
+
 def test_a_drained_group_empties_and_a_job_without_room_waits_and_says_why(
     groups, submit, expected, tmp_path
 ):
@@ -166,6 +205,10 @@ def test_what_cannot_be_asked_is_refused_and_changes_nothing(groups, submit):
     run.result(TIMEOUT_S)
     with pytest.raises(JobError, match="is finished"):
         run.pause()
+    with pytest.raises(JobError, match="is finished"):
+        run.cancel_sample(0, 0)
+    with pytest.raises(JobError, match="both count from 0"):
+        run.cancel_sample(-1, 0)
     with pytest.raises(JobError, match="no group is called 'group-O'"):
         groups.drain("group-O")
     with pytest.raises(JobError, match="no job is called"):

@@ -1,11 +1,19 @@
-"""A long rollout gives its group up in the middle, and the job learns what it learns alone."""
+"""A long rollout gives its group up in the middle, and the job learns what it learns alone.
+
+Also where what it had drawn dies before it goes on.
+"""
 
 import itertools
+import os
+import signal
 
 import pytest
 
+import plexrl
+from benchmarks.faults.victims import Moment, Scene, pid_of
 from solver.trace import Outcome
 from tests.integration.rewards import DIGITS
+from tests.integration.test_deaths import wait_for_iteration
 
 pytestmark = pytest.mark.slow
 TIMEOUT_S = 180.0
@@ -45,3 +53,46 @@ def test_a_rollout_yields_to_a_shorter_job_and_changes_no_bit(cluster, small_job
         assert between
     done = [lease for lease in parts if lease.outcome is Outcome.DONE]
     assert sorted(lease.iteration for lease in done) == list(range(LONG["iterations"]))
+
+
+EAGER = plexrl.PlanningConfig(
+    period_s=30.0, budget_s=2.0, yield_gain=0.1, yield_quantum_s=0.005, max_yields=4
+)
+"""A rollout yields whenever something is ready."""
+
+
+def struck(scene, what):
+    """Kill a process while a rollout waits to go on; whether it was in time."""
+    cluster = scene.cluster
+    assert scene.wait(Moment.YIELDED)
+    waiting = set(scene.yielded())
+    (group,) = cluster.status().groups
+    os.kill({"engine": group.engine_pid, "worker": scene.worker_pid}[what], signal.SIGKILL)
+    now_s = cluster.status().now_s
+    last = {lease.id: lease for lease in cluster.trace().leases if lease.started_s < now_s}
+    return any(last[function].outcome is Outcome.YIELDED for function in waiting)
+
+
+def test_what_a_rollout_had_drawn_may_die_before_it_goes_on(
+    cluster, small_job, host_budget_bytes, tmp_path
+):
+    size = {"num_prompts": 4, "num_samples": 4, "max_new_tokens": 96, "iterations": 8}
+    alone = finish(cluster, small_job("struck-alone", reward=DIGITS, **size), tmp_path / "alone")
+    with plexrl.LocalCluster(
+        groups=1, store=tmp_path / "store", host_budget_bytes=host_budget_bytes, planning=EAGER
+    ) as own:
+        run = own.submit(small_job("struck", reward=DIGITS, **size))
+        own.submit(small_job("others", reward=DIGITS, num_prompts=4, iterations=1000))
+        # The worker first: with it dies what the service knew of the rollout.
+        for what in ("worker", "engine"):
+            while True:
+                wait_for_iteration(run, run.status().iteration + 1)
+                (group,) = own.status().groups
+                scene = Scene(own, tmp_path, group.name, pid_of(own, group.worker))
+                if struck(scene, what):
+                    break
+        own.run("others").cancel()
+        assert run.result(TIMEOUT_S).iteration == size["iterations"]
+        assert [row["iteration"] for row in run.metrics()] == list(range(size["iterations"]))
+        assert run.export(tmp_path / "struck") == alone
+        assert own.status().num_errors == 0

@@ -110,7 +110,7 @@ def _line(job: JobStatus, tally: JobTally | None) -> JobLine:
         slowdown_limit=job.slowdown_limit,
         staleness=None if tally is None else tally.staleness,
         phase=job.phase if not is_over else "",
-        waits_for=job.waiting if not is_over else "",
+        waits_for=job.waiting if not is_over else job.why_early,
         left_s=job.left_s,
         error=job.error.strip().splitlines()[0] if job.error.strip() else "",
     )

@@ -3,7 +3,7 @@ import pytest
 
 from dataflow import advantages
 from dataflow.errors import PipelineError, UnknownNameError
-from dataflow.samples import Rewards
+from dataflow.samples import EndReason, Rewards, teaching
 
 REWARDS = (1.0, 0.0, 0.5, 0.5)
 
@@ -47,6 +47,33 @@ def test_equal_rewards_teach_nothing(samples, name):
 @pytest.mark.parametrize("name", ["grpo", "grpo_batch", "centered", "reinforce_pp"])
 def test_a_single_sample_teaches_nothing(make_sample, name):
     assert advantages.estimate(name, [1.0], [make_sample()]) == (0.0,)
+
+
+@pytest.mark.parametrize("name", advantages.names())
+def test_the_others_of_a_prompt_do_not_see_a_cancelled_sample(make_sample, name):
+    kept = [make_sample(index=0, sample=i) for i in range(3)]
+    cancelled = make_sample(index=0, sample=3, end=EndReason.CANCELLED)
+    found = advantages.estimate(name, (1.0, 9.0, 0.0, 0.5), [kept[0], cancelled, *kept[1:]])
+    assert found[1] == 0.0
+    assert (found[0], *found[2:]) == advantages.estimate(name, (1.0, 0.0, 0.5), kept)
+
+
+@pytest.mark.parametrize("name", advantages.names())
+def test_one_that_is_left_alone_by_cancelled_samples_teaches_nothing(make_sample, name):
+    ends = (EndReason.STOP, EndReason.CANCELLED)
+    pair = [make_sample(index=0, sample=i, end=end) for i, end in enumerate(ends)]
+    assert advantages.estimate(name, (1.0, 0.0), pair) == (0.0, 0.0)
+
+
+def test_no_token_of_a_cancelled_sample_counts(make_sample):
+    drawn = {"token_ids": (5, 6), "policy_mask": (True, True)}
+    samples = [make_sample(**drawn), make_sample(sample=1, end=EndReason.CANCELLED, **drawn)]
+    assert [s.policy_mask for s in teaching(samples)] == [(True, True), (False, False)]
+    rewards, values = (1.0, 0.5), ((0.1, 0.2), (0.3, 0.4))
+    both = advantages.gae(rewards, values, samples)
+    alone = advantages.gae(rewards[:1], values[:1], samples[:1])
+    assert both.advantages == (*alone.advantages, (0.0, 0.0))
+    assert both.returns == (*alone.returns, (0.0, 0.0))
 
 
 def minus_index(rewards, samples):

@@ -93,9 +93,13 @@ def test_a_program_passes_where_its_tests_run_to_the_end(make_sample):
         "import sys; sys.exit(0)",
         "while True: pass",
         "x = ' ' * 10**10",
+        "while True: print('x' * 10**6)",
+        # What it leaves running holds its output open, and is killed with it.
+        "import os, time\nos.fork() or time.sleep(60)\ndef double(x): return 2 * x",
     ]
     reward = CodeTests(ProcessLimits(wall_s=2.0, cpu_s=1))
-    assert [reward(make_sample(p, answer=test)) for p in programs] == [1.0, 0.0, 0.0, 0.0, 0.0]
+    scores = [reward(make_sample(p, answer=test)) for p in programs]
+    assert scores == [1.0, 0.0, 0.0, 0.0, 0.0, 0.0, 1.0]
 
 
 def picky(sample):
@@ -181,3 +185,5 @@ def test_a_batch_tells_how_much_it_can_teach(make_sample):
         "truncated": 0.25,
         "num_tokens_mean": 1.25,
     }
+    samples.append(make_sample("bb", index=1, sample=2, end=EndReason.CANCELLED))
+    assert dict(score(lambda _: 0.0, samples).metrics)["cancelled"] == 1.0

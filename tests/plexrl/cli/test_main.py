@@ -118,7 +118,7 @@ def test_every_command_speaks_json_and_explains_itself(words, command):
 
 
 def test_the_shell_can_complete_commands():
-    environ = {"_PLEXRL_COMPLETE": "complete_bash", "COMP_WORDS": "plexrl dr", "COMP_CWORD": "1"}
+    environ = {"_PLEXRL_COMPLETE": "complete_bash", "COMP_WORDS": "plexrl drai", "COMP_CWORD": "1"}
     done = CliRunner().invoke(app, [], prog_name="plexrl", env=environ)
     assert done.output.split() == ["drain"]
 

@@ -7,6 +7,8 @@ import sys
 import textwrap
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 
 import pytest
 
@@ -68,6 +70,23 @@ def test_a_stop_that_comes_too_late_means_nothing(rig):
     rig.engine.stop("over")
     assert rig.engine.generate_until("next", PROMPTS, OPTIONS, KEY) == whole
     assert rig.engine.generate(PROMPTS, OPTIONS, KEY) == whole
+
+
+def test_what_is_drawn_is_told_meanwhile_and_ends_once_it_is_cancelled(rig):
+    rig.reset()
+    options = replace(OPTIONS, num_samples=64, max_new_tokens=450)
+    with ThreadPoolExecutor(1) as pool:
+        found = pool.submit(rig.engine.generate_until, "long", PROMPTS[:1], options, KEY)
+        while not (drawn := rig.engine.unfinished()):
+            assert not found.done()
+            time.sleep(0.01)
+        rig.engine.cancel("long", frozenset(each.sample for each in drawn))
+        samples = found.result(60.0)
+    cancelled = {sample.id: len(sample.token_ids) for sample in samples if sample.is_cancelled}
+    assert cancelled
+    told = {each.sample: each.num_tokens for each in drawn}
+    assert all(told[sample] <= num_tokens for sample, num_tokens in cancelled.items())
+    assert rig.engine.unfinished() == ()
 
 
 def test_the_engine_runs_elsewhere_with_one_thread(rig):

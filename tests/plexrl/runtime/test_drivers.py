@@ -53,3 +53,14 @@ def test_a_driver_is_given_up_only_without_progress():
     assert drivers.note_death("a", 4)
     assert all(drivers.note_death("a", 4) for _ in range(MAX_DEATHS - 2))
     assert not drivers.note_death("a", 4)
+
+
+def test_a_driver_is_missed_when_it_is_absent_twice():
+    drivers = DriverPlacement("run")
+    assert drivers.missed("x", ["a", "b"]) == ()
+    assert drivers.missed("y", ["a"]) == ()
+    assert drivers.missed("x", ["a"]) == ("a",)
+    # It starts again.
+    assert drivers.missed("x", ["a"]) == ()
+    assert drivers.missed("x", []) == ()
+    assert drivers.missed("x", ["a"]) == ()

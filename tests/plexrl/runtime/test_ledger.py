@@ -39,6 +39,12 @@ def test_a_function_dropped_while_it_holds_its_lease_still_ends(ledger):
     assert "f" not in ledger
 
 
+def test_a_rollout_that_stops_because_nobody_wants_it_was_cancelled(ledger):
+    ledger.forget("f")
+    assert ledger.ended(ended(outcome=Outcome.YIELDED)).outcome is Outcome.CANCELLED
+    assert "f" not in ledger
+
+
 def test_a_function_dropped_before_its_lease_is_gone_at_once(ledger):
     ledger.ended(ended())
     ledger.forget("f")

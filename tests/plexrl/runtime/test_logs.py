@@ -24,13 +24,15 @@ def test_starts_ends_and_failures_are_told(caplog):
     caplog.set_level(logging.INFO, "plexrl.scheduler")
     log_driver(DriverStarted("a", 0.0, 3))
     log_driver(DriverEnded("a", 1.0, ""))
+    log_driver(DriverEnded("c", 1.0, "", "score 1 reached"))
     log_driver(DriverEnded("b", 1.0, "reward is NaN\ntraceback"))
     assert [line["message"] for line in lines(caplog)] == [
         "job a starts at iteration 3",
         "job a finished",
+        "job c finished early: score 1 reached",
         "job b failed: reward is NaN",
     ]
-    assert [line["level"] for line in lines(caplog)] == ["info", "info", "error"]
+    assert [line["level"] for line in lines(caplog)] == ["info", "info", "info", "error"]
 
 
 def test_a_line_is_one_line_even_with_a_traceback(caplog):

@@ -64,6 +64,29 @@ def test_what_a_yielded_rollout_left_on_a_lost_group_binds_it_no_more(cluster):
     assert become_ready(cluster, "f", "rollout", 0) == [spare]
 
 
+def test_a_yielded_rollout_that_waits_for_its_group_runs_elsewhere_when_that_is_lost(cluster):
+    home, (guest,) = cluster.placement.home, cluster.placement.guests
+    (spare,) = {"g", "h", "k"} - set(cluster.placement.groups)
+    become_ready(cluster, "f", "rollout", 0)
+    hold_and_yield(cluster, "f", guest)
+    become_ready(cluster, "next", "rollout", 1)
+    assert become_ready(cluster, "f", "rollout", 0) == [guest]
+    cluster.coordinator.jobs.set_placement("a", Placement.of(home, {"rollout": spare}))
+    cluster.group_down(guest)
+    assert cluster.coordinator.arbiter.holder(spare).function.id == "f"
+
+
+def test_one_whose_inputs_went_with_the_group_waits_for_none(cluster):
+    guest = next(iter(cluster.placement.guests))
+    become_ready(cluster, "f", "rollout", 0)
+    hold_and_yield(cluster, "f", guest)
+    become_ready(cluster, "next", "rollout", 1)
+    become_ready(cluster, "f", "rollout", 0)
+    cluster.coordinator.withdrawn("f", cluster.now_s)
+    cluster.group_down(guest)
+    assert cluster.coordinator.arbiter.num_waiting(guest) == 0
+
+
 @pytest.mark.parametrize("state", [JobState.CANCELLED, JobState.PAUSED])
 def test_a_job_that_is_off_its_groups_is_exported_although_its_home_is_gone(cluster, state):
     if state is JobState.PAUSED:

@@ -1,5 +1,7 @@
 """Rollouts yield when they are asked in time, and go on where they stopped."""
 
+from dataclasses import replace
+
 import pytest
 
 from dataflow.calls import GenerateOptions, LLMCall
@@ -21,10 +23,14 @@ class Engine:
 
     def __init__(self, meanwhile=lambda: None):
         self.stopped, self.given, self.discarded = set(), [], []
+        self.cancelled = []
         self.meanwhile = meanwhile
 
     def stop(self, name):
         self.stopped.add(name)
+
+    def cancel(self, name, samples):
+        self.cancelled.append((name.partition("#")[0], samples))
 
     def discard(self, name):
         self.discarded.append(name)
@@ -98,3 +104,22 @@ def test_an_engine_that_dies_while_it_gives_up_holds_nothing_up(rollouts):
     rollouts.forget("job")
     engine.meanwhile = lambda: None
     assert lease(rollouts, engine) == SAMPLES
+
+
+def test_cancelled_samples_are_told_to_who_draws_now_and_later_but_not_to_an_evaluation(rollouts):
+    first, second = frozenset({(0, 0)}), frozenset({(0, 0), (1, 0)})
+
+    def cancel(job, samples):
+        rollouts.note_cancelled(job, samples)
+        rollouts.cancel(job)
+
+    engine = Engine(lambda: (cancel("job", first), cancel("another job", second)))
+    lease(rollouts, engine)
+    engine.meanwhile = lambda: cancel("job", second)
+    lease(rollouts, engine, "g")
+    assert engine.cancelled == [("f", first), ("g", first), ("g", second)]
+    lease(rollouts, engine, "h", replace(CALL, function=Phase.EVALUATE))
+    rollouts.forget("job")
+    engine.meanwhile = lambda: None
+    lease(rollouts, engine, "i")
+    assert len(engine.cancelled) == 3

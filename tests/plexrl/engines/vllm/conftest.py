@@ -8,7 +8,7 @@ from plexrl.engines import vllm_settings
 from plexrl.engines.protocol import EngineKind, ModelSource
 from plexrl.engines.remote import EngineProcess
 from plexrl.engines.torch_engine import TorchEngine
-from tests.plexrl.engines.conformance import Rig
+from tests.plexrl.engines.conformance import RemoteRig
 
 
 def pytest_collection_modifyitems(items):
@@ -24,7 +24,7 @@ def pytest_collection_modifyitems(items):
 
 
 @dataclass
-class VLLMRig(Rig):
+class VLLMRig(RemoteRig):
     """Version 0 comes from a torch engine, whose states vLLM shares."""
 
     torch: TorchEngine = None
