@@ -26,6 +26,7 @@ from plexrl.engines.tiny_model import random_base
 ITERATIONS = 10
 MIX = (("plain", 0), ("isolated", 1), ("tool", 2), ("split", 3))
 """Kind and seed of the jobs that run together."""
+NUM_GROUPS = 2
 NUM_HOST_STATES = 3
 LIMITS = ProcessLimits(wall_s=60.0, cpu_s=60, memory_bytes=4 << 30)
 """Far above what a busy machine takes: no sample of these jobs is to end at its limit."""
@@ -112,7 +113,7 @@ class Yard:
         with (
             dask.config.set({"plexrl.engines.heartbeat_timeout_s": HEARTBEAT_TIMEOUT_S}),
             plexrl.LocalCluster(
-                groups=2,
+                groups=NUM_GROUPS,
                 cpu_workers=2,
                 store=self.scratch(name),
                 host_budget_bytes=self.host_budget_bytes,

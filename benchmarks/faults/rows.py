@@ -223,6 +223,7 @@ def strike_in(
     """Run jobs, round after round, until so many faults have struck; audit every job."""
     upcoming, round_index = cycle(moments), 0
     while toll.kills.total() < num_kills and not toll.is_over():
+        toll.wait_until_whole(site.cluster)
         jobs = site.yard.jobs(f"{toll.row}-{round_index}")
         runs = [(job, site.cluster.submit(job)) for job in jobs]
         _strike_round(site, strike, upcoming, toll, num_kills)

@@ -12,7 +12,7 @@ import psutil
 
 import plexrl
 from benchmarks.contract import Progress
-from benchmarks.faults.jobs import ITERATIONS, RESULT_TIMEOUT_S, Yard
+from benchmarks.faults.jobs import ITERATIONS, NUM_GROUPS, RESULT_TIMEOUT_S, Yard
 from benchmarks.faults.victims import active
 from dataflow.jobs import JobSpec
 from plexrl.runtime.client import Run
@@ -68,6 +68,15 @@ class Toll:
                 f"{group.function} for {group.held_for_s:.1f} s, {group.num_waiting} wait"
                 f"{', ' + group.draining if group.draining else ''}"
             )
+
+    def wait_until_whole(self, cluster: plexrl.Cluster) -> None:
+        """Wait until every group has a worker again."""
+        deadline_s = time.monotonic() + RECOVERY_TIMEOUT_S
+        while sum(bool(group.worker) for group in cluster.status().groups) < NUM_GROUPS:
+            if time.monotonic() > deadline_s:
+                self.note_hang(cluster, "a group without a worker")
+                return
+            time.sleep(POLL_S)
 
     def wait_until_begun(
         self, cluster: plexrl.Cluster, quantity: Callable[[Iterable[bool]], bool]

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections import deque
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import Executor
 from dataclasses import dataclass, field
@@ -152,6 +153,9 @@ class JobDriver:
         """Before the next try."""
         self._held: dict[int, list[Future]] = {}
         """Iteration → everything computed for it; held until it has committed."""
+        self._trained: deque[Mapping[str, Future]] = deque()
+        """Train functions of the newest committed iterations: were they released, Dask would
+        compute all iterations anew where it loses a result of the next one."""
         self._current = 0
         """Iteration that commits next."""
         self._task: asyncio.Task[None] | None = None
@@ -209,11 +213,13 @@ class JobDriver:
             except asyncio.CancelledError:
                 if not self._may_go_on():
                     return False
-            except Exception as failure:  # noqa: BLE001 (raised again where it is not over)
+            except Exception as failure:
                 if self._num_committed > committed_before:
                     self._num_stalls = self._num_waits = 0
                 # A cancellation that meets a failure is not raised.
                 order = self._take_interruption()
+                if order is None and self._task is not None and self._task.cancelling():
+                    raise asyncio.CancelledError from failure
                 if not self._may_try_again(failure) or order not in {None, Order.REPLAY}:
                     return False
             else:
@@ -379,6 +385,7 @@ class JobDriver:
             for futures in self._held.values():
                 _release(futures)
             self._held.clear()
+            self._trained.clear()
 
     async def _submit_all(
         self, spec: JobSpec, position: Position, queue: asyncio.Queue[InFlight | None]
@@ -504,6 +511,9 @@ class JobDriver:
             self._send(IterationCommitted(record, tuple(result.token for result in results)))
             self._track(record)
             self._num_committed += 1
+            self._trained.append(in_flight.trained)
+            if len(self._trained) > 1 + spec.staleness:
+                self._trained.popleft()
             del self._held[in_flight.index]
             self._current, started_s = in_flight.index + 1, ended_s
             if self._is_leaving and in_flight.index + 1 < spec.iterations:

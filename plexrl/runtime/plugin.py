@@ -273,8 +273,10 @@ class PlexRLScheduler(SchedulerPlugin):
             self._drain_soon()
 
     async def handle_driver(self, worker: str, payload: bytes) -> None:
-        """Take what a driver says."""
+        """Take what a driver says; of one that died, whoever takes its place knows better."""
         with self._guarded("driver"):
+            if worker not in self._scheduler.workers:
+                return
             event = unpack(payload)
             if isinstance(event, messages.DriversHere):
                 here = self._coordinator.jobs.driven_by(worker)

@@ -290,6 +290,9 @@ class DriverHost:
 
     def _drive(self, payload: bytes) -> None:
         drive = unpack(payload)
+        if self._telling.done() or self._telling.cancelling():
+            # This worker closes; the scheduler starts the driver elsewhere.
+            return
         self._end_driver(drive.name)
         task = asyncio.get_running_loop().create_task(self._run(drive))
         self._drivers[drive.name] = task

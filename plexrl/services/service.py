@@ -337,7 +337,21 @@ class GroupService:
 
     def _fetch(self, ref: StateRef, token: VersionToken) -> Fetched:
         hosted = self.guests.get(ref.job)
-        return self._states.fetch(ref) if hosted is None else self.guests.bring(hosted, token)
+        if hosted is not None:
+            return self.guests.bring(hosted, token)
+        try:
+            return self._states.fetch(ref)
+        except StoreAwayError:
+            raise
+        except StateError as error:
+            newest = self._states.latest(ref.job, ref.model)
+            if newest is None or newest.ref.version <= ref.version:
+                raise
+            # Dask lost a result, and computes anew what led to it.
+            raise VersionFenceError(
+                f"{ref} is gone, {newest.ref} has taken its place: a function that was done is "
+                "run again; the driver goes back to what is committed"
+            ) from error
 
     def _check_token(self, token: VersionToken, manifest: Manifest) -> None:
         if token.digest != manifest.digest:

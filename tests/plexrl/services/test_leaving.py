@@ -1,10 +1,10 @@
-"""A job that comes back while its group is about to let go of it stays."""
+"""What a group keeps of a job: while it is about to let go of it, and once versions are gone."""
 
 import pytest
 
-from dataflow.calls import AttachOptions
-from plexrl.core.states import Tier
-from plexrl.errors import ServiceError
+from dataflow.calls import AttachOptions, VersionToken
+from plexrl.core.states import StateRef, Tier
+from plexrl.errors import ServiceError, StateError, VersionFenceError
 from plexrl.services.guests import Hosted
 from plexrl.services.service import GroupService
 from tests.plexrl.services.test_guests import Pair
@@ -48,3 +48,14 @@ def test_news_of_a_job_take_back_that_it_shall_be_let_go_of(pair, service, home)
     service.forget_job("job", 5.0)
     assert pair.home.resident()[Tier.HOST] == ()
     assert pair.store.versions("job", "actor") == (0,)
+
+
+def test_a_version_that_others_took_the_place_of_sends_the_driver_back(pair, service):
+    for version in range(5):
+        pair.commit(version)
+    token = VersionToken("job", "actor", 0, "digest")
+    with pytest.raises(VersionFenceError, match="job/actor@4 has taken its place"):
+        service._fetch(StateRef("job", "actor", 0), token)
+    with pytest.raises(StateError) as caught:
+        service._fetch(StateRef("job", "actor", 9), token)
+    assert not isinstance(caught.value, VersionFenceError)
