@@ -45,6 +45,7 @@ from plexrl.runtime.messages import (
 )
 from plexrl.runtime.metrics_log import MetricsLog
 from plexrl.runtime.sample_log import SampleLog
+from plexrl.runtime.together import LOST, run_together
 from plexrl.runtime.tracking import Tracking
 from solver.trace import IterationRecord
 
@@ -238,7 +239,7 @@ class JobDriver:
             if self._task is None or self._task.cancelling():
                 raise asyncio.CancelledError
             # Something it awaits was cancelled, by nobody who would end the job.
-            return self._may_try_again(CommClosedError("what the driver waits for was cancelled"))
+            return self._may_try_again(CommClosedError(LOST))
         if order is Order.REPLAY:
             logger.info("job %s does its iteration again, as asked", self.job)
             self._attempt += 1
@@ -376,9 +377,9 @@ class JobDriver:
         self._current = position.index
         queue: asyncio.Queue[InFlight | None] = asyncio.Queue(maxsize=max(AHEAD, spec.staleness))
         try:
-            async with asyncio.TaskGroup() as tasks:
-                tasks.create_task(self._submit_all(spec, position, queue))
-                tasks.create_task(self._commit_all(spec, queue))
+            await run_together(
+                self._commit_all(spec, queue), self._submit_all(spec, position, queue)
+            )
         finally:
             # After a failure or a stop: what waits at the scheduler must not run any more.
             # Released, not cancelled: Dask's cancel fails where a dependent is wanted by nobody.
