@@ -146,17 +146,14 @@ class JobDriver:
         self._tracking: Tracking | None = None
         self._attempt = 0
         self._num_committed = 0
-        self._num_stalls = 0
-        """Failures in a row without a committed iteration between them."""
-        self._num_waits = 0
-        """Times in a row that the store was away."""
+        self._num_stalls = self._num_waits = 0
+        """Failures, and times that the store was away, without a committed iteration between."""
         self._pause_s = 0.0
         """Before the next try."""
         self._held: dict[int, list[Future]] = {}
         """Iteration → everything computed for it; held until it has committed."""
         self._trained: deque[Mapping[str, Future]] = deque()
-        """Train functions of the newest committed iterations: were they released, Dask would
-        compute all iterations anew where it loses a result of the next one."""
+        """Train functions of the newest committed iterations."""
         self._current = 0
         """Iteration that commits next."""
         self._task: asyncio.Task[None] | None = None
@@ -512,6 +509,8 @@ class JobDriver:
             self._send(IterationCommitted(record, tuple(result.token for result in results)))
             self._track(record)
             self._num_committed += 1
+            # Were they released, Dask would compute all iterations anew where it loses a result of
+            # the next one.
             self._trained.append(in_flight.trained)
             if len(self._trained) > 1 + spec.staleness:
                 self._trained.popleft()
