@@ -92,7 +92,7 @@ def column_cost(
             return (MILLION + lost) * price - theta * rate // MILLION
         case Objective.THROUGHPUT:
             rate = sum(rate_millionths(job, cycle_ticks) for job in jobs)
-            return -rate * (MILLION - lost) // MILLION
+            return -rate * max(MILLION - lost, 0) // MILLION
 
 
 def lost_millionths(problem: Problem, group: str, jobs: Iterable[Job]) -> int:
@@ -116,7 +116,7 @@ def least_lost_millionths(problem: Problem, groups: Iterable[Group], jobs: Itera
 
 
 def _share(problem: Problem, ticks: int) -> int:
-    return min(MILLION * ticks // problem.horizon_ticks, MILLION)
+    return MILLION * ticks // problem.horizon_ticks
 
 
 def _lost(problem: Problem, plan: Plan) -> dict[str, int]:
@@ -136,4 +136,4 @@ def _rate(problem: Problem, plan: Plan, lost: Mapping[str, int] | None = None) -
         rates[group] += passes[job.id] * rate_millionths(job, cycles[group])
     if lost is None:
         return sum(rates.values())
-    return sum(rate * (MILLION - lost[group]) // MILLION for group, rate in rates.items())
+    return sum(rate * max(MILLION - lost[group], 0) // MILLION for group, rate in rates.items())

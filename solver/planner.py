@@ -15,7 +15,7 @@ from solver.bounds import Bound, BoundClass, Proof, simple_bounds
 from solver.cpsat import guard
 from solver.errors import PlanError, SolverError
 from solver.explain import explain
-from solver.improve import improve
+from solver.improve import MAX_TIMELINE_OPS, improve
 from solver.objective import Objective, value_of
 from solver.placement.greedy import Placed, greedy_plan, timelines_of
 from solver.placement.search import Search, search_placement
@@ -158,6 +158,8 @@ def _place(attempt: Attempt, previous: Plan | None) -> Search | None:
             attempt.offer(mended, Source.REPLANNED)
     if previous is not None and attempt.best is not None and _is_large(attempt.problem):
         return None
+    if attempt.problem.has_moves and (staying := _staying(attempt.problem)) is not None:
+        attempt.offer(staying, Source.GREEDY)
     found = greedy_plan(attempt.problem)
     if found is not None and (
         attempt.value is None or value_of(attempt.problem, found, attempt.objective) < attempt.value
@@ -169,6 +171,19 @@ def _place(attempt: Attempt, previous: Plan | None) -> Search | None:
     if search.placed is not None and _is_cheaper(search, attempt):
         attempt.offer(plan_of(attempt.problem, timelines_of(search.placed)), Source.GREEDY)
     return search
+
+
+def _staying(problem: Problem) -> Plan | None:
+    """Everybody where it is now; None if somebody is nowhere, or a group has too many ops."""
+    placed: dict[str, tuple[Job, ...]] = {}
+    for job in problem.jobs:
+        group = (problem.current or {}).get(job.id)
+        if group is None:
+            return None
+        placed[group] = (*placed.get(group, ()), job)
+    if any(sum(len(job.ops) for job in jobs) > MAX_TIMELINE_OPS for jobs in placed.values()):
+        return None
+    return plan_of(problem, timelines_of(placed))
 
 
 def _is_large(problem: Problem) -> bool:

@@ -101,7 +101,7 @@ def _costs(problem: Problem) -> Iterator[int]:
             ):
                 break
             moved = sum(job.move_ticks for job in here if current.get(job.id, group.id) != group.id)
-            lost = min(1_000_000 * moved // problem.horizon_ticks, 1_000_000)
+            lost = 1_000_000 * moved // problem.horizon_ticks
             cost += group.price * cycle * (1_000_000 + lost)
         else:
             yield cost // 1_000_000

@@ -44,9 +44,11 @@ REPAIR_DETERMINISTIC_S = 2.0
 CHOICE_S = 300.0
 """Wall time that stops a choice in any case: far above what its own seconds take on a busy machine,
 so that the answer does not depend on the load."""
-GROWTH_SHARE = 0.6
+GROWTH_SHARE = 0.4
 """Share of a budget after which sets are chosen and confirmed."""
-LAST_S = 1.0
+PATIENCE = 5
+"""Rounds in succession that tried no new set, after which there are hardly any left."""
+LAST_S = 0.5
 """Seconds of a budget in which nothing is begun any more: what is under way ends in it."""
 _UNSERVED = 1_000 * MILLION
 
@@ -87,8 +89,13 @@ def right_size(
     ends = Ends.after(time.monotonic(), budget_s)
     search = _Search(Sizing(market, effort, theta), row, random.Random(seed), ends)
     search.begin()
+    num_barren = 0
     for _ in range(effort.steps):
+        num_tried = len(search.tried)
         search.grow()
+        num_barren = num_barren + 1 if len(search.tried) == num_tried else 0
+        if num_barren == PATIENCE:
+            break
     return tuple(value.cell for value in _settle(search, dispatch).values())
 
 

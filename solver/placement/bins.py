@@ -63,8 +63,9 @@ class Bins:
         stays = self._current.get(job.id)
         moves = at != (-1 if stays is None else self._index[stays])
         if stays is not None and job.move_ticks:
-            share = min(job.move_ticks / self._horizon, 1.0)
-            added = added + moves * (self._price[at] * floor * share).astype(np.int64)
+            share = job.move_ticks / self._horizon
+            lost = np.minimum(self._price[at] * floor * share, _ENDLESS // 2)
+            added = added + moves * lost.astype(np.int64)
         for position in np.lexsort((self._free[at], moves, added)):
             index = int(at[position])
             if not self._is_forbidden(job, index):

@@ -139,7 +139,7 @@ def _branches(state: _State, job: Job) -> list[tuple[int, int, int]]:
 
 def _cost(state: _State, here: Bin, floor_ticks: int, moved_ticks: int) -> int:
     """What a group adds to the value, in millionths."""
-    lost = min(MILLION * moved_ticks // state.horizon_ticks, MILLION)
+    lost = MILLION * moved_ticks // state.horizon_ticks
     return here.group.price * floor_ticks * (MILLION + lost)
 
 

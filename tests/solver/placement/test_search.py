@@ -27,7 +27,7 @@ def _cheapest(problem):
             if not fits or floor > cycle_limit_ticks(here):
                 break
             moved = sum(j.move_ticks for j in here if current.get(j.id) not in {None, group.id})
-            lost = min(moved * 1_000_000 // problem.horizon_ticks, 1_000_000)
+            lost = moved * 1_000_000 // problem.horizon_ticks
             cost += group.price * floor * (1_000_000 + lost)
         else:
             costs.append(cost // 1_000_000)
