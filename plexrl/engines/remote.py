@@ -35,6 +35,11 @@ class SharedArena(Protocol):
         """Size in bytes."""
         ...
 
+    @property
+    def is_closed(self) -> bool:
+        """Whether its memory was given back."""
+        ...
+
 
 class EngineProcess(AbstractContextManager["EngineProcess"]):
     """An engine in a child process of its own; which one, the source says.
@@ -86,7 +91,7 @@ class EngineProcess(AbstractContextManager["EngineProcess"]):
         patience = Patience(start_timeout_s, call_timeout_s, heartbeat_timeout_s)
         self._patience = patience
         self._lock = threading.Lock()
-        self._attached: set[str] = set()
+        self._attached: dict[str, SharedArena] = {}
         self._child = EngineChild(source, env or {})
         self.unfinished: Callable[[], tuple[Unfinished, ...]] = lambda: self._child.unfinished
         try:
@@ -110,13 +115,6 @@ class EngineProcess(AbstractContextManager["EngineProcess"]):
     def layout(self) -> StateLayout:
         """Layout of a state; known since the start, so it costs no call."""
         return self._layout
-
-    def detach(self, arena_id: str) -> None:
-        """Unmap an arena in the child; one that was never mapped is left alone."""
-        with self._lock:
-            if arena_id in self._attached:
-                self._attached.discard(arena_id)
-                self._request("detach", arena_id)
 
     def read_folder(self, folder: str, arena: SharedArena) -> None:
         """Write version 0 (weights of the folder, fresh optimizer) into an arena."""
@@ -205,12 +203,23 @@ class EngineProcess(AbstractContextManager["EngineProcess"]):
     def _call(self, method: str, *args: object, arena: SharedArena | None = None) -> object:
         """Run a method of the engine; an arena is its last argument."""
         with self._lock:
+            self._detach_closed()
             if arena is None:
                 return self._request(method, *args)
             if arena.id not in self._attached:
                 self._request("attach", arena.id, arena.nbytes, fd=arena.fd)
-                self._attached.add(arena.id)
+                self._attached[arena.id] = arena
             return self._request(method, *args, ArenaName(arena.id))
+
+    def _detach_closed(self) -> None:
+        """Unmap in the child what was given back here.
+
+        A mapping left behind keeps a descriptor, and pages where they are locked, for each arena
+        of another size that ever came.
+        """
+        for name in [name for name, arena in self._attached.items() if arena.is_closed]:
+            del self._attached[name]
+            self._request("detach", name)
 
     def _request(self, method: str, *args: object, fd: int | None = None) -> object:
         data = dumps(Request(method, args))

@@ -9,6 +9,7 @@ import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
@@ -94,17 +95,26 @@ def test_the_engine_runs_elsewhere_with_one_thread(rig):
     assert rig.engine.is_alive
 
 
-def test_an_arena_is_mapped_once_and_can_be_given_back(rig):
-    arena = rig.new_arena()
-    rig.engine.store(arena)
-    rig.engine.store(arena)
+def arenas_held(pid):
+    """Descriptors and mappings of arenas in a process."""
+    links = [str(path.readlink()) for path in Path(f"/proc/{pid}/fd").iterdir()]
+    maps = Path(f"/proc/{pid}/maps").read_text().splitlines()
+    return sum("arena" in link for link in links), sum("arena" in line for line in maps)
+
+
+@pytest.mark.skipif(not Path("/proc/self/maps").exists(), reason="needs Linux")
+def test_an_arena_is_mapped_once_and_leaves_the_engine_with_its_owner(rig):
     rig.reset()
-    rig.engine.store(arena)
-    assert bytes(arena.view) == rig.stored()
-    rig.engine.detach(arena.id)
-    rig.engine.detach(arena.id)
-    rig.engine.load(arena)
-    assert rig.stored() == bytes(arena.view)
+    rig.engine.memory_bytes()
+    before = arenas_held(rig.engine.pid)
+    arenas = [rig.new_arena() for _ in range(3)]
+    for arena in arenas * 2:
+        rig.engine.store(arena)
+    assert arenas_held(rig.engine.pid) == tuple(held + 3 for held in before)
+    for arena in arenas:
+        arena.close()
+    rig.engine.memory_bytes()
+    assert arenas_held(rig.engine.pid) == before
 
 
 def test_an_unexpected_error_comes_with_the_childs_traceback(rig):

@@ -74,7 +74,7 @@ def test_what_training_changed_is_what_samples_next(rig):
         arena = rig.new_arena()
         rig.torch.store(arena.view)
         rig.engine.load(arena)
-        rig.engine.detach(arena.id)
+        arena.close()
         samples = rig.engine.generate(PROMPTS, OPTIONS, KEY)
         assert max_diff(rig.torch, samples) < MAX_DIFF
 
@@ -86,7 +86,7 @@ def test_the_arena_may_change_after_it_was_loaded(rig):
     rig.torch.store(arena.view)
     rig.engine.load(arena)
     arena.view[:] = bytes(len(arena.view))
-    rig.engine.detach(arena.id)
+    arena.close()
     assert rig.engine.generate(PROMPTS, OPTIONS, KEY) == expected
 
 
