@@ -14,6 +14,7 @@ import cloudpickle
 import dask
 from dask.delayed import delayed
 from distributed import Client
+from distributed.protocol.pickle import loads
 
 from dataflow.annotations import ANNOTATION, annotation_of
 from dataflow.calls import Exported, ExportOptions, LLMCall, run_call
@@ -28,7 +29,7 @@ from plexrl.core.jobs import JobFacts, OpHint
 from plexrl.core.placement import Arrangement
 from plexrl.core.status import ClusterStatus, JobStatus
 from plexrl.engines.folders import check_folder, state_bytes
-from plexrl.errors import JobError, JobFailedError
+from plexrl.errors import InputError, JobError, JobFailedError
 from plexrl.ids import check_job_name, new_run_id
 from plexrl.runtime import messages, notebook, sample_log
 from plexrl.runtime.configuration import Settings, read
@@ -37,10 +38,12 @@ from plexrl.runtime.driver import NO_ITERATION, attach_options
 from plexrl.runtime.messages import CommittedModel, Submission, Trace, pack, unpack
 from plexrl.runtime.plugin import PLUGIN_NAME, PlexRLScheduler
 from plexrl.runtime.progress import Show, shower
+from plexrl.runtime.registry import states_of
 from plexrl.runtime.rollout_engines import check_rollout_engines
 from plexrl.runtime.starts import check_start_in_cluster
 from plexrl.runtime.tracking import check_tracking
 from plexrl.runtime.worker_plugin import PlexRLWorker
+from plexrl.state.opening import check_usable
 from plexrl.state.places import absolute
 
 WAIT_S = 5.0
@@ -481,7 +484,7 @@ class Cluster:
         self.close()
 
 
-def attach(client: Client) -> Cluster:
+def attach(client: Client, *, store: str | Path | None = None) -> Cluster:
     """Run PlexRL on a Dask cluster that is already there.
 
     Parameters
@@ -490,12 +493,38 @@ def attach(client: Client) -> Cluster:
         A client of it. The worker of each group announces the resource ``llm:<group>``
         (``dask worker … --resources "llm:group-0=1" --nthreads 1 --memory-limit 0``); rewards,
         tools and drivers run on the workers that do not.
+    store
+        Folder of the Zarr store, which all workers reach by the same path, or a URL such as
+        ``s3://bucket/prefix``; by default what Dask's configuration says.
+
+    Raises
+    ------
+    InputError
+        PlexRL runs there already, with another store.
+    StoreError
+        A worker cannot use the store; nothing was started.
     """
-    return Cluster(client)
+    settings = read()
+    if store is not None:
+        settings = replace(settings, state=replace(settings.state, store=absolute(store)))
+    used = client.run_on_scheduler(_store_in_use)
+    if used is None:
+        client.run(check_usable, states_of(absolute(settings.state.store)))
+    elif store is not None and used != absolute(store):
+        raise InputError(
+            f"PlexRL runs on {client.scheduler.address} already, with the store {used}, not "
+            f"{store}; leave the store out, or attach to another cluster"
+        )
+    return Cluster(client, settings)
 
 
 def _is_running(dask_scheduler: Any) -> bool:
     return PLUGIN_NAME in dask_scheduler.plugins
+
+
+def _store_in_use(dask_scheduler: Any) -> str | None:
+    plugin = dask_scheduler.worker_plugins.get(PlexRLWorker.name)
+    return None if plugin is None else str(loads(plugin).store)
 
 
 async def _call(client: Client, handler: str, kwargs: dict[str, object]) -> object:

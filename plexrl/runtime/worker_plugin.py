@@ -89,6 +89,11 @@ class PlexRLWorker(WorkerPlugin):
         self.samples = SampleLog(state.store)
         self._role: _ServiceHost | DriverHost | None = None
 
+    @property
+    def store(self) -> str:
+        """Folder or URL of the store."""
+        return self._state.store
+
     async def setup(self, worker: Worker) -> None:
         """Start the service or the driver host."""
         send_at_once(worker.batched_stream)
