@@ -56,6 +56,10 @@ class StoreUse:
 
     num_bytes: int = 0
     """Of the versions in it that the group has used."""
+    num_waiting: int = 0
+    """Committed versions that must be written to it and are not there yet."""
+    num_waiting_bytes: int = 0
+    """Of these."""
     num_damaged: int = 0
     """Versions that were read and did not match their checksums; they were set aside."""
     num_failed_writes: int = 0

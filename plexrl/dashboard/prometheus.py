@@ -96,6 +96,18 @@ _GROUP_COLUMNS: tuple[tuple[str, str, Callable[[GroupStatus], float], bool], ...
     ("host_budget_bytes", "Host memory allowed", lambda g: g.host_budget_bytes, False),
     ("store_bytes", "Its states in the store", lambda g: g.store.num_bytes, False),
     (
+        "store_waiting_bytes",
+        "Committed states on their way to the store",
+        lambda g: g.store.num_waiting_bytes,
+        False,
+    ),
+    (
+        "store_waiting_versions",
+        "Committed versions on their way to the store",
+        lambda g: g.store.num_waiting,
+        False,
+    ),
+    (
         "store_failed_writes",
         "Writes to the store that failed and were repeated",
         lambda g: g.store.num_failed_writes,

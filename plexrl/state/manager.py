@@ -432,8 +432,11 @@ class StateManager:
         """What lies in the store, and what went wrong there."""
         with self._host.condition:
             stored = self._host.table.rows(lambda row: row.residence in IN_STORE)
+            waiting = self._host.table.rows(lambda row: row.must_store)
             return StoreUse(
                 num_bytes=sum(row.nbytes for row in stored),
+                num_waiting=len(waiting),
+                num_waiting_bytes=sum(row.nbytes for row in waiting),
                 num_damaged=self._store.num_damaged,
                 num_failed_writes=self._host.num_failed_writes,
                 error=self._host.last_error or "",

@@ -255,6 +255,19 @@ def test_a_failed_write_is_repeated_and_seen(open_manager, make, held, store, st
     assert told.num_bytes == states.layout.nbytes
 
 
+def test_what_waits_for_the_store_is_told(open_manager, make, held, states):
+    manager = open_manager(3)
+    held.may_write.clear()
+    for job, durable in (("a", True), ("b", True), ("c", False)):
+        make(manager, ref_of(job, 0), durable=durable)
+    told = manager.store_use()
+    assert (told.num_waiting, told.num_waiting_bytes) == (2, 2 * states.layout.nbytes)
+    held.may_write.set()
+    for job in "ab":
+        manager.wait_durable(ref_of(job, 0), 60)
+    assert (manager.store_use().num_waiting, manager.store_use().num_waiting_bytes) == (0, 0)
+
+
 def test_a_failed_write_keeps_the_state_dirty_and_visible(open_manager, make, held):
     manager = open_manager(2)
     held.num_failures_left = 1_000_000
