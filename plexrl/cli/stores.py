@@ -17,7 +17,7 @@ from plexrl.core.states import Manifest, StateRef
 from plexrl.errors import InputError, StoreError
 from plexrl.runtime.registry import JobRegistry, states_of
 from plexrl.state.exporting import export_state
-from plexrl.state.importing import import_state
+from plexrl.state.importing import import_state, open_source
 from plexrl.state.opening import open_store
 from plexrl.state.places import is_url
 from plexrl.state.store import Collected, Finding, Store
@@ -72,7 +72,8 @@ def listing(where: str | Path) -> list[dict[str, object]]:
         for job in sorted({*store.jobs(), *registry.names()}):
             for model in store.models(job):
                 versions = store.versions(job, model)
-                newest = store.manifest(StateRef(job, model, versions[-1])) if versions else None
+                # One that is damaged says nothing; `check` tells what is wrong with it.
+                newest = store.latest(job, model)
                 rows.append(
                     {
                         "job": job,
@@ -159,9 +160,11 @@ def _base_of(where: str | Path, job: str, model: str) -> Path:
 def bring_in(where: str | Path, source: Path, state: str) -> Manifest:
     """Commit the tensors of a file or folder as a version, by default version 0."""
     job, model, version = parse_state(state)
+    # Looked into first: no store shall be made for what cannot come in.
+    incoming = open_source(source)
     with open_store(states_of(where), shared=True) as store:
         return import_state(
-            store, StateRef(job, model, version or 0), source, now_unix_s=system_clock()
+            store, StateRef(job, model, version or 0), incoming, now_unix_s=system_clock()
         )
 
 

@@ -86,7 +86,14 @@ class DistributedCheckpoint:
         from torch.distributed.checkpoint.filesystem import FileSystemReader  # noqa: PLC0415
         from torch.distributed.checkpoint.metadata import TensorStorageMetadata  # noqa: PLC0415
 
-        metadata = FileSystemReader(self.folder).read_metadata().state_dict_metadata
+        try:
+            metadata = FileSystemReader(self.folder).read_metadata().state_dict_metadata
+        except Exception as error:
+            # It is a pickle: what is none raises anything.
+            raise ModelFolderError(
+                f"{self.folder / _DCP_METADATA} cannot be read as that of a torch distributed "
+                f"checkpoint ({error!r}); save the checkpoint again"
+            ) from error
         tensors = [
             (
                 name,
@@ -107,27 +114,56 @@ class DistributedCheckpoint:
         load(dict(targets), storage_reader=FileSystemReader(self.folder), no_dist=True)
 
 
-def open_source(path: Path) -> TensorSource:
-    """What lies at a path.
+@dataclass(frozen=True, slots=True)
+class Incoming:
+    """Tensors that can be imported, and how they will lie in a state."""
+
+    tensors: TensorSource
+    layout: StateLayout
+
+
+def open_source(path: Path) -> Incoming:
+    """What lies at a path: a ``.safetensors`` file, a Hugging Face folder or a checkpoint of torch.
 
     Raises
     ------
     ModelFolderError
-        It is nothing that can be imported.
+        It is nothing that can be imported, or a tensor's dtype is unknown.
     """
+    tensors = _source(path)
+    rows = tensors.rows()
+    for name, _, dtype, _ in rows:
+        if dtype not in DTYPE_BYTES:
+            raise ModelFolderError(
+                f"{path}: tensor {name} has dtype {dtype}; a state holds {', '.join(DTYPE_BYTES)}"
+            )
+    return Incoming(tensors, pack(rows))
+
+
+def _source(path: Path) -> TensorSource:
     if path.is_file() and path.suffix == ".safetensors":
         return SafetensorsFiles((path,))
     if (path / _DCP_METADATA).is_file():
         return DistributedCheckpoint(path)
     if (path / _INDEX).is_file():
-        weights = json.loads((path / _INDEX).read_bytes())["weight_map"]
-        return SafetensorsFiles(tuple(path / name for name in sorted(set(weights.values()))))
+        return SafetensorsFiles(_indexed(path))
     if (path / "model.safetensors").is_file():
         return SafetensorsFiles((path / "model.safetensors",))
     raise ModelFolderError(
         f"{path} holds no tensors that can be imported; give a .safetensors file, a Hugging Face "
         f"folder with model.safetensors, or a torch distributed checkpoint with {_DCP_METADATA}"
     )
+
+
+def _indexed(folder: Path) -> tuple[Path, ...]:
+    try:
+        names = set(json.loads((folder / _INDEX).read_bytes())["weight_map"].values())
+        return tuple(folder / name for name in sorted(names))
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise ModelFolderError(
+            f"{folder / _INDEX} cannot be read as the index of a model ({error!r}); save the model "
+            "again"
+        ) from error
 
 
 def tensor_views(layout: StateLayout, view: memoryview) -> dict[str, torch.Tensor]:
@@ -143,37 +179,26 @@ def tensor_views(layout: StateLayout, view: memoryview) -> dict[str, torch.Tenso
     }
 
 
-def import_state(store: Store, ref: StateRef, source: Path, *, now_unix_s: float) -> Manifest:
-    """Commit the tensors of a file or folder as a version of a model.
+def import_state(store: Store, ref: StateRef, incoming: Incoming, *, now_unix_s: float) -> Manifest:
+    """Commit tensors as a version of a model.
 
     Parameters
     ----------
     ref
         Its name in the store; no other version of that name may exist.
-    source
-        A ``.safetensors`` file, a Hugging Face folder or a torch distributed checkpoint.
     now_unix_s
         Time it is stamped with.
 
     Raises
     ------
-    ModelFolderError
-        Nothing there can be imported, or a tensor's dtype is unknown.
     StoreError
         The version exists with other bytes, another process writes the job, or the disk
         refuses.
     """
-    tensors = open_source(source)
-    rows = tensors.rows()
-    for name, _, dtype, _ in rows:
-        if dtype not in DTYPE_BYTES:
-            raise ModelFolderError(
-                f"{source}: tensor {name} has dtype {dtype}; a state holds {', '.join(DTYPE_BYTES)}"
-            )
-    layout = pack(rows)
+    layout = incoming.layout
     arena = Arena(layout.nbytes)
     try:
-        tensors.fill(tensor_views(layout, arena.view))
+        incoming.tensors.fill(tensor_views(layout, arena.view))
         manifest = Manifest(
             ref, layout, digest_of(arena.view), 0, 0, 0, 0, created_unix_s=now_unix_s
         )

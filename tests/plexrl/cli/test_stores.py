@@ -76,6 +76,22 @@ def test_a_flipped_bit_is_found_and_nothing_is_moved(folder):
     assert chunk.read_bytes() == damaged
 
 
+def test_a_damaged_manifest_hides_nothing_from_the_listing(folder):
+    path = Path(states_of(folder)) / "done" / "actor" / "v00000001" / "zarr.json"
+    path.write_text("{")
+    rows = {row["job"]: row for row in json.loads(invoke("ls", folder).stdout)["states"]}
+    assert (rows["done"]["versions"], rows["done"]["iteration"]) == ([0, 1], 0)
+    assert rows["open"]["iteration"] == 1
+
+
+def test_what_cannot_come_in_makes_no_store(tmp_path):
+    (tmp_path / "bad.safetensors").write_bytes(b"nonsense")
+    done = invoke("import", tmp_path / "new", tmp_path / "bad.safetensors", "outside/actor")
+    assert done.exit_code != 0
+    assert "cannot be read as safetensors" in json.loads(done.stdout)["error"]["message"]
+    assert not (tmp_path / "new").exists()
+
+
 def test_a_folder_that_is_no_store(tmp_path):
     with pytest.raises(InputError, match="no PlexRL store"):
         stores.listing(tmp_path)

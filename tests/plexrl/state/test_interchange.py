@@ -11,7 +11,7 @@ from plexrl.core.states import StateRef
 from plexrl.engines.tiny_model import random_base
 from plexrl.errors import ModelFolderError, StateError, StoreError
 from plexrl.state.exporting import export_state
-from plexrl.state.importing import import_state, tensor_views
+from plexrl.state.importing import import_state, open_source, tensor_views
 
 REF = StateRef("job", "actor", 0)
 
@@ -52,7 +52,7 @@ def check_holds(store, ref, expected):
 
 def test_a_safetensors_file_comes_in_byte_for_byte(store, tmp_path, tensors):
     save_file(tensors, tmp_path / "x.safetensors")
-    manifest = import_state(store, REF, tmp_path / "x.safetensors", now_unix_s=5.0)
+    manifest = import_state(store, REF, open_source(tmp_path / "x.safetensors"), now_unix_s=5.0)
     assert manifest.created_unix_s == 5.0
     check_holds(store, REF, tensors)
 
@@ -61,7 +61,7 @@ def test_a_safetensors_file_comes_in_byte_for_byte(store, tmp_path, tensors):
 def test_a_distributed_checkpoint_comes_in_with_its_optimizer(store, tmp_path, tensors):
     state = {"model": dict(tensors), "optim": {"m": tensors["w"] * 2}, "note": "text"}
     save(state, storage_writer=FileSystemWriter(tmp_path / "dcp"), no_dist=True)
-    manifest = import_state(store, REF, tmp_path / "dcp", now_unix_s=0.0)
+    manifest = import_state(store, REF, open_source(tmp_path / "dcp"), now_unix_s=0.0)
     expected = {f"model.{name}": tensor for name, tensor in tensors.items()}
     check_holds(store, REF, {**expected, "optim.m": tensors["w"] * 2})
     assert [slot.name for slot in manifest.layout.role("optimizer")] == ["optim.m"]
@@ -73,13 +73,13 @@ def test_a_sharded_folder_comes_in_whole(store, tmp_path, tensors):
     (tmp_path / "model.safetensors.index.json").write_text(
         '{"weight_map": {"w": "one.safetensors", "half": "two.safetensors"}}'
     )
-    import_state(store, REF, tmp_path, now_unix_s=0.0)
+    import_state(store, REF, open_source(tmp_path), now_unix_s=0.0)
     check_holds(store, REF, {"w": tensors["w"], "half": tensors["half"]})
 
 
 @pytest.mark.slow
 def test_a_model_goes_in_and_out_and_loads_with_the_same_weights(store, tmp_path, base):
-    import_state(store, REF, base, now_unix_s=0.0)
+    import_state(store, REF, open_source(base), now_unix_s=0.0)
     export_state(store, REF, base, tmp_path / "out")
     one, two = load_file(base / "model.safetensors"), load_file(tmp_path / "out/model.safetensors")
     assert one.keys() == two.keys()
@@ -94,22 +94,36 @@ def test_a_model_goes_in_and_out_and_loads_with_the_same_weights(store, tmp_path
 def test_an_import_never_replaces_what_is_committed(store, tmp_path, tensors):
     save_file({"w": tensors["w"]}, tmp_path / "a.safetensors")
     save_file({"w": tensors["w"] + 1}, tmp_path / "b.safetensors")
-    import_state(store, REF, tmp_path / "a.safetensors", now_unix_s=0.0)
+    import_state(store, REF, open_source(tmp_path / "a.safetensors"), now_unix_s=0.0)
     with pytest.raises(StoreError, match="never changes"):
-        import_state(store, REF, tmp_path / "b.safetensors", now_unix_s=0.0)
+        import_state(store, REF, open_source(tmp_path / "b.safetensors"), now_unix_s=0.0)
     check_holds(store, REF, {"w": tensors["w"]})
 
 
-def test_what_cannot_be_imported_is_named(store, tmp_path):
+def test_what_cannot_be_imported_is_named(tmp_path):
     with pytest.raises(ModelFolderError, match="holds no tensors that can be imported"):
-        import_state(store, REF, tmp_path, now_unix_s=0.0)
+        open_source(tmp_path)
     (tmp_path / "bad.safetensors").write_bytes(b"nonsense")
     with pytest.raises(ModelFolderError, match="cannot be read as safetensors"):
-        import_state(store, REF, tmp_path / "bad.safetensors", now_unix_s=0.0)
+        open_source(tmp_path / "bad.safetensors")
     save_file({"c": torch.zeros(2, dtype=torch.complex64)}, tmp_path / "c.safetensors")
     with pytest.raises(ModelFolderError, match="tensor c has dtype complex64"):
-        import_state(store, REF, tmp_path / "c.safetensors", now_unix_s=0.0)
-    assert store.jobs() == ()
+        open_source(tmp_path / "c.safetensors")
+    for index in ("{", "[]", "{}", '{"weight_map": 3}', '{"weight_map": {"w": 3}}'):
+        (tmp_path / "model.safetensors.index.json").write_text(index)
+        with pytest.raises(ModelFolderError, match="cannot be read as the index"):
+            open_source(tmp_path)
+    (tmp_path / "model.safetensors.index.json").write_text('{"weight_map": {"w": "gone"}}')
+    with pytest.raises(ModelFolderError, match=r"gone cannot be read as safetensors"):
+        open_source(tmp_path)
+
+
+@pytest.mark.slow
+def test_a_checkpoint_that_is_none_is_named(tmp_path):
+    for content in (b"", b"nonsense", b"\x80\x04K\x01."):
+        (tmp_path / ".metadata").write_bytes(content)
+        with pytest.raises(ModelFolderError, match="cannot be read as that of a torch distributed"):
+            open_source(tmp_path)
 
 
 def test_an_export_needs_a_base_an_empty_folder_and_weights(store, tmp_path, states):
