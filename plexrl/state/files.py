@@ -61,22 +61,45 @@ def write_at(fd: int, buffers: Sequence[bytes | memoryview], offset: int) -> int
     while left:
         written = os.pwritev(fd, left, offset + total)
         total += written
-        while left and written >= len(left[0]):
-            written -= len(left.pop(0))
-        if written:
-            left[0] = left[0][written:]
+        _drop(left, written)
     return total
 
 
-def read_at(fd: int, buffer: memoryview, offset: int) -> int:
-    """Fill a buffer from a file; returns bytes, fewer than asked at the file's end."""
+def read_at(fd: int, buffers: Sequence[memoryview], offset: int) -> int:
+    """Fill the buffers from a file; returns bytes, fewer than asked at the file's end."""
+    left = [buffer for buffer in buffers if len(buffer)]
     total = 0
-    while total < len(buffer):
-        count = os.preadv(fd, [buffer[total:]], offset + total)
+    while left:
+        count = os.preadv(fd, left, offset + total)
         if count == 0:
             break
         total += count
+        _drop(left, count)
     return total
+
+
+def read_file(name: str, folder_fd: int) -> bytes:
+    """Content of a file in an open folder.
+
+    Raises
+    ------
+    FileNotFoundError
+        There is none.
+    """
+    fd = os.open(name, os.O_RDONLY, dir_fd=folder_fd)
+    try:
+        content = memoryview(bytearray(os.fstat(fd).st_size))
+        return bytes(content[: read_at(fd, [content], 0)])
+    finally:
+        os.close(fd)
+
+
+def _drop(left: list[memoryview], nbytes: int) -> None:
+    """Take the first bytes away, which have been moved."""
+    while left and nbytes >= len(left[0]):
+        nbytes -= len(left.pop(0))
+    if nbytes:
+        left[0] = left[0][nbytes:]
 
 
 def create(path: Path) -> int:

@@ -6,6 +6,7 @@ import fcntl
 import json
 import os
 import re
+from functools import lru_cache
 from pathlib import Path
 from urllib.parse import quote, unquote
 
@@ -13,7 +14,7 @@ from plexrl.core.states import StateRef
 from plexrl.errors import StoreAwayError, StoreError
 from plexrl.state import files
 
-FORMAT_VERSION = 2
+FORMAT_VERSION = 3
 MARKER = ".plexrl-store.json"
 LOCK = ".lock"
 QUARANTINE = ".quarantine-"
@@ -22,6 +23,7 @@ VERSION_NAME = re.compile(r"v(\d{8,})")
 _MAX_NAME_BYTES = 200
 
 
+@lru_cache(maxsize=1024)
 def name_to_path(name: str) -> str:
     """A file name for a user's name: never a path, never hidden, never one of the store's own.
 

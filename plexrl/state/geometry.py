@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -66,6 +66,11 @@ class ArraySpan:
             end = min(stop, start + self.chunk_bytes)
             key = f"{self.name}/c.{index}"
             yield ChunkSpan(key, start, end, start + self.chunk_bytes - end)
+
+
+def all_chunks(spans: Iterable[ArraySpan]) -> list[ChunkSpan]:
+    """Chunk objects of arrays that lie one behind the other, in order."""
+    return [chunk for span in spans for chunk in span.chunks()]
 
 
 def _chunk_size(nbytes: int, limit: int) -> int:

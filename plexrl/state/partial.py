@@ -1,45 +1,51 @@
-"""Reads some bytes of a version and verifies them: a reader with another parallel layout.
+"""Reads bytes of a version and verifies them: the whole, or what another layout needs of it.
 
 Checksums stand in the manifest for every grain, so a range costs the grains it touches and
-not the whole state.
+not the whole state. Neighbouring grains are read at once and verified by one checksum, which
+follows from theirs.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass
 from functools import partial
 from threading import local
 
 from plexrl.errors import IntegrityError, StateError
-from plexrl.state import files
-from plexrl.state.checksums import GRAIN_BYTES, crc32c, digest_of_grains
+from plexrl.state.checksums import GRAIN_BYTES, checksum_of_grains, crc32c
 from plexrl.state.draining import for_all
 from plexrl.state.geometry import ChunkSpan
 from plexrl.state.record import VersionRecord
-from plexrl.state.version_files import opened_chunks
+
+STRETCH_BYTES = 5 * GRAIN_BYTES
+"""Read at once: holds any slice of 1 MiB, and is in the processor's cache when it is verified."""
+_MAX_BUFFERS = 256
+"""Of one read; the system takes 1,024."""
 
 _local = local()
 
 Range = tuple[int, int]
 """``(first byte, byte after the last)`` in the state's buffer."""
 
-ReadChunk = Callable[[ChunkSpan, memoryview, int], int]
-"""Fills a buffer from an offset in a chunk; returns bytes, fewer at the chunk's end."""
+Copy = tuple[int, int, int]
+"""``(first byte in the state, byte after the last, offset in the target)``."""
+
+ReadChunk = Callable[[ChunkSpan, Sequence[memoryview], int], int]
+"""Fills buffers from an offset in a chunk; returns bytes, fewer at the chunk's end."""
 
 
 @dataclass(frozen=True, slots=True)
-class GrainRead:
-    """One grain to read, and where which of its bytes go."""
+class Stretch:
+    """Neighbouring grains that are read at once, and where which of their bytes go."""
 
-    index: int
     start: int
-    """First byte of the grain in the state."""
+    """First byte in the state: that of a grain."""
     stop: int
-    copies: tuple[tuple[int, int, int], ...]
-    """``(first byte in the state, byte after the last, offset in the target)``."""
+    copies: tuple[Copy, ...]
+    """In order of their bytes."""
 
 
 def check_ranges(ranges: Sequence[Range], nbytes: int, into_nbytes: int) -> None:
@@ -63,33 +69,45 @@ def check_ranges(ranges: Sequence[Range], nbytes: int, into_nbytes: int) -> None
         )
 
 
-def grain_reads(ranges: Sequence[Range], nbytes: int) -> tuple[GrainRead, ...]:
-    """The grains that ranges touch, each once, in order."""
-    copies: dict[int, list[tuple[int, int, int]]] = {}
+def stretches(ranges: Sequence[Range], nbytes: int) -> tuple[Stretch, ...]:
+    """What to read for byte ranges of a state of `nbytes` bytes: each grain once, in order."""
+    copies: list[Copy] = []
     offset = 0
     for start, stop in ranges:
-        position = start
-        while position < stop:
-            index = position // GRAIN_BYTES
-            end = min(stop, (index + 1) * GRAIN_BYTES)
-            copies.setdefault(index, []).append((position, end, offset))
-            offset += end - position
-            position = end
-    return tuple(
-        GrainRead(
-            index,
-            index * GRAIN_BYTES,
-            min(nbytes, (index + 1) * GRAIN_BYTES),
-            tuple(copies[index]),
-        )
-        for index in sorted(copies)
-    )
+        if start < stop:
+            copies.append((start, stop, offset))
+            offset += stop - start
+    runs: list[tuple[int, int, list[Copy]]] = []
+    for copy in sorted(copies):
+        first = copy[0] // GRAIN_BYTES * GRAIN_BYTES
+        last = min(nbytes, -(-copy[1] // GRAIN_BYTES) * GRAIN_BYTES)
+        if runs and first < runs[-1][1]:
+            begin, end, own = runs[-1]
+            runs[-1] = begin, max(end, last), own
+            own.append(copy)
+        else:
+            runs.append((first, last, [copy]))
+    return tuple(stretch for run in runs for stretch in _cut(*run))
+
+
+def _cut(start: int, stop: int, copies: Sequence[Copy]) -> Iterator[Stretch]:
+    firsts = range(start, stop, STRETCH_BYTES)
+    parts: list[list[Copy]] = [[] for _ in firsts]
+    for first, last, offset in copies:
+        for number in range(
+            (first - start) // STRETCH_BYTES, (last - 1 - start) // STRETCH_BYTES + 1
+        ):
+            low = max(first, firsts[number])
+            high = min(last, firsts[number] + STRETCH_BYTES)
+            parts[number].append((low, high, offset + low - first))
+    for begin, part in zip(firsts, parts, strict=True):
+        yield Stretch(begin, min(stop, begin + STRETCH_BYTES), tuple(part))
 
 
 def _scratch() -> memoryview:
-    """A buffer for one grain, one for each thread: new pages cost more than the read."""
+    """A buffer for one stretch, one for each thread: new pages cost more than the read."""
     if not hasattr(_local, "buffer"):
-        _local.buffer = memoryview(bytearray(GRAIN_BYTES))
+        _local.buffer = memoryview(bytearray(STRETCH_BYTES))
     buffer: memoryview = _local.buffer
     return buffer
 
@@ -104,59 +122,81 @@ def _start_of(chunk: ChunkSpan) -> int:
     return chunk.start
 
 
-def _segments(grain: GrainRead, into: memoryview) -> list[memoryview] | None:
-    """Buffers that together take the grain: parts of the target, scratch between them.
+def _segments(stretch: Stretch, into: memoryview) -> list[memoryview] | None:
+    """Buffers that together take the stretch: parts of the target, scratch between them.
 
-    None where two copies overlap, so that no split serves both.
+    None where two copies overlap, so that no split serves both, or where they are too many.
     """
+    if len(stretch.copies) > _MAX_BUFFERS // 2 - 1:
+        return None
     scratch = _scratch()
     found: list[memoryview] = []
-    position = grain.start
-    for start, stop, offset in sorted(grain.copies):
+    position = stretch.start
+    for start, stop, offset in stretch.copies:
         if start < position:
             return None
-        found.append(scratch[position - grain.start : start - grain.start])
+        found.append(scratch[position - stretch.start : start - stretch.start])
         found.append(into[offset : offset + stop - start])
         position = stop
-    found.append(scratch[position - grain.start : grain.stop - grain.start])
+    found.append(scratch[position - stretch.start : stretch.stop - stretch.start])
     return [buffer for buffer in found if len(buffer)]
 
 
-def _read_segment(
-    read: ReadChunk, chunks: Sequence[ChunkSpan], start: int, buffer: memoryview
+def _first_bytes(buffers: list[memoryview], nbytes: int) -> list[memoryview]:
+    """Take the first bytes of the buffers away and return them."""
+    taken: list[memoryview] = []
+    while nbytes:
+        head = buffers[0][:nbytes]
+        nbytes -= len(head)
+        taken.append(head)
+        if len(head) == len(buffers[0]):
+            buffers.pop(0)
+        else:
+            buffers[0] = buffers[0][len(head) :]
+    return taken
+
+
+def _fill(
+    read: ReadChunk,
+    chunks: Sequence[ChunkSpan],
+    stretch: Stretch,
+    buffers: Sequence[memoryview],
 ) -> None:
-    stop = start + len(buffer)
-    for chunk in _chunks_of(chunks, start, stop):
-        first, last = max(chunk.start, start), min(chunk.stop, stop)
-        part = buffer[first - start : last - start]
+    left = list(buffers)
+    for chunk in chunks:
+        first, last = max(chunk.start, stretch.start), min(chunk.stop, stretch.stop)
+        part = left if len(chunks) == 1 else _first_bytes(left, last - first)
         if read(chunk, part, first - chunk.start) != last - first:
             raise IntegrityError(f"chunk {chunk.key} is shorter than written")
 
 
-def _read_grain(
+def _read_stretch(
     read: ReadChunk,
     chunks: Sequence[ChunkSpan],
     record: VersionRecord,
     into: memoryview,
-    grain: GrainRead,
+    stretch: Stretch,
 ) -> int:
-    nbytes = grain.stop - grain.start
-    whole = _scratch()[:nbytes]
-    segments = _segments(grain, into)
-    position, checksum = grain.start, 0
+    start, stop = stretch.start, stretch.stop
+    whole = _scratch()[: stop - start]
+    segments = _segments(stretch, into)
+    own = _chunks_of(chunks, start, stop)
+    _fill(read, own, stretch, segments or [whole])
+    checksum = 0
     for buffer in segments or [whole]:
-        _read_segment(read, chunks, position, buffer)
         checksum = crc32c(buffer, checksum)
-        position += len(buffer)
-    if checksum != record.grains[grain.index]:
-        raise IntegrityError(f"bytes {grain.start} to {grain.stop} do not match their checksum")
+    if checksum != checksum_of_grains(record.grains, start, stop):
+        names = " or ".join(chunk.key for chunk in own)
+        raise IntegrityError(
+            f"chunk {names} does not match its checksum (bytes {start} to {stop} of the state)"
+        )
     if segments is None:
-        for start, stop, offset in grain.copies:
-            into[offset : offset + stop - start] = whole[start - grain.start : stop - grain.start]
-    return nbytes
+        for first, last, offset in stretch.copies:
+            into[offset : offset + last - first] = whole[first - start : last - start]
+    return stop - start
 
 
-def read_grains(
+def read_verified(
     record: VersionRecord,
     ranges: Sequence[Range],
     into: memoryview,
@@ -184,24 +224,5 @@ def read_grains(
     """
     nbytes = record.manifest.layout.nbytes
     check_ranges(ranges, nbytes, len(into))
-    if digest_of_grains(record.grains, nbytes) != record.manifest.digest:
-        raise IntegrityError("its checksums do not have the digest of its manifest")
-    chunks = [chunk for span in record.spans for chunk in span.chunks()]
-    work = partial(_read_grain, read, chunks, record, into)
-    return sum(for_all(executor, work, [grain_reads(ranges, nbytes)]))
-
-
-def read_ranges(
-    folder_fd: int,
-    record: VersionRecord,
-    ranges: Sequence[Range],
-    into: memoryview,
-    executor: Executor,
-) -> int:
-    """`read_grains` from the folder of a version."""
-    with opened_chunks(folder_fd) as descriptor:
-
-        def read(chunk: ChunkSpan, buffer: memoryview, offset: int) -> int:
-            return files.read_at(descriptor(chunk), buffer, offset)
-
-        return read_grains(record, ranges, into, executor, read)
+    work = partial(_read_stretch, read, record.chunks(), record, into)
+    return sum(for_all(executor, work, [stretches(ranges, nbytes)]))

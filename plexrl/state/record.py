@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from threading import Lock
 
 import numpy as np
@@ -13,8 +14,8 @@ import numpy as np
 from plexrl.core.layout import StateLayout
 from plexrl.core.states import Manifest, StateRef
 from plexrl.errors import IntegrityError
-from plexrl.state.checksums import GRAIN_BYTES, crc32c
-from plexrl.state.geometry import ArraySpan, zarr_documents
+from plexrl.state.checksums import GRAIN_BYTES, crc32c, digest_of_grains
+from plexrl.state.geometry import ArraySpan, ChunkSpan, all_chunks, zarr_documents
 
 ATTRIBUTE = "plexrl"
 """Key of the group's attributes that holds all of the below."""
@@ -33,6 +34,12 @@ class VersionRecord:
     spans: tuple[ArraySpan, ...]
     grains: tuple[int, ...]
     """`grain_checksums` of the whole state."""
+    checksums: tuple[int, ...]
+    """`chunk_checksum` of every chunk object, in order."""
+
+    def chunks(self) -> list[ChunkSpan]:
+        """Its chunk objects, in order."""
+        return all_chunks(self.spans)
 
 
 _lock = Lock()
@@ -111,19 +118,33 @@ def record_to_document(record: VersionRecord) -> bytes:
         "manifest": {**_facts_to_json(record.manifest), "layout": None},
         "arrays": [[s.name, s.start, s.nbytes, s.chunk_bytes] for s in record.spans],
         "grain_bytes": GRAIN_BYTES,
-        "grains": np.asarray(record.grains, "<u4").tobytes().hex(),
+        "grains": _hex(record.grains),
+        "chunks": _hex(record.checksums),
     }
-    root = json.loads(zarr_documents(record.spans)["zarr.json"])
-    root["attributes"] = {ATTRIBUTE: _PLACE}
     # Spliced, not serialised again: that is what takes time where tensors are many. Inside a
     # JSON text every quote is escaped, so that no name can look like the place of the layout.
     layout = _layout_text(record.manifest.layout)
     text = _canonical(body).replace(_NO_LAYOUT, f'"layout":{layout}', 1)
     body_text = f'{text[:-1]},"crc32c":"{_checksum(text)}"}}'
-    place, frame = json.dumps(_PLACE), json.dumps(root, separators=(",", ":"))
-    document = frame.replace(place, body_text, 1).encode()
+    document = _frame(record.spans).replace(json.dumps(_PLACE), body_text, 1).encode()
     _remember(document, record)
     return document
+
+
+@lru_cache(maxsize=64)
+def _frame(spans: tuple[ArraySpan, ...]) -> str:
+    """The document of these arrays, with a place for what it says of the version."""
+    root = json.loads(zarr_documents(spans)["zarr.json"])
+    root["attributes"] = {ATTRIBUTE: _PLACE}
+    return json.dumps(root, separators=(",", ":"))
+
+
+def _hex(checksums: Sequence[int]) -> str:
+    return np.asarray(checksums, "<u4").tobytes().hex()
+
+
+def _numbers(text: str) -> tuple[int, ...]:
+    return tuple(np.frombuffer(bytes.fromhex(text), "<u4").tolist())
 
 
 def record_from_document(document: bytes) -> VersionRecord:
@@ -152,5 +173,7 @@ def _parse(document: bytes) -> VersionRecord:
     if found != expected:
         raise IntegrityError(f"its manifest has checksum {found}, written was {expected}")
     spans = tuple(ArraySpan(*row) for row in body["arrays"])
-    grains = np.frombuffer(bytes.fromhex(body["grains"]), "<u4").tolist()
-    return VersionRecord(manifest_from_json(body["manifest"]), spans, tuple(grains))
+    manifest, grains = manifest_from_json(body["manifest"]), _numbers(body["grains"])
+    if digest_of_grains(grains, manifest.layout.nbytes) != manifest.digest:
+        raise IntegrityError("its checksums do not have the digest of its manifest")
+    return VersionRecord(manifest, spans, grains, _numbers(body["chunks"]))

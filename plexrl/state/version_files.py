@@ -3,64 +3,76 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Executor
 from contextlib import contextmanager
+from itertools import chain
 from pathlib import Path
 from threading import Lock
 
 from plexrl.core.states import Manifest
 from plexrl.errors import IntegrityError
 from plexrl.state import files
-from plexrl.state.checksums import Piece, crc32c, digest_of_grains, folded, pieces, trailer_of
+from plexrl.state.checksums import (
+    Piece,
+    chunk_checksum,
+    digest_of_grains,
+    folded,
+    measured,
+    pieces,
+    trailer,
+)
 from plexrl.state.draining import for_all
-from plexrl.state.geometry import CRC_BYTES, ArraySpan, ChunkSpan, zarr_documents
+from plexrl.state.geometry import CRC_BYTES, ArraySpan, ChunkSpan, all_chunks, zarr_documents
+from plexrl.state.partial import Range, read_verified
 from plexrl.state.record import VersionRecord, record_from_document, record_to_document
 
 ROOT_DOCUMENT = "zarr.json"
-
-
-def _chunks(spans: Iterable[ArraySpan]) -> list[ChunkSpan]:
-    return [chunk for span in spans for chunk in span.chunks()]
+BLOCK_BYTES = 1 << 20
+"""Written at once: in the processor's cache when the system copies what was checksummed."""
 
 
 class _ChunkWrite:
-    """One chunk object being written; complete, and synced, with the last of its pieces."""
+    """One chunk object being written; complete, and synced, with the last of its blocks."""
 
-    __slots__ = ("_durable", "_fd", "_lock", "_num_left", "_parts", "_path", "chunk")
+    __slots__ = ("_durable", "_fd", "_lock", "_num_left", "_parts", "_path", "checksum", "chunk")
 
     def __init__(self, folder: Path, chunk: ChunkSpan, *, durable: bool):
         self.chunk = chunk
+        self.checksum = 0
+        """Of the chunk object, once it is complete."""
         self._path = folder / chunk.key
         self._durable = durable
         self._fd: int | None = None
         self._lock = Lock()
         self._parts: list[Piece] = []
-        self._num_left = len(self.pieces())
+        self._num_left = len(self.blocks())
 
-    def pieces(self) -> list[tuple[int, int]]:
+    def blocks(self) -> list[tuple[int, int]]:
         """Byte ranges to be written, in order."""
-        return list(pieces(self.chunk.start, self.chunk.stop))
+        return list(pieces(self.chunk.start, self.chunk.stop, BLOCK_BYTES))
 
-    def write(self, view: memoryview, start: int, stop: int) -> Piece:
-        """Write one piece, from whichever thread."""
+    def write(self, view: memoryview, start: int, stop: int) -> list[Piece]:
+        """Write one block, from whichever thread; returns its pieces."""
         with self._lock:
             if self._fd is None:
                 self._fd = files.create(self._path)
-        part = (start, stop - start, crc32c(view[start:stop]))
-        files.write_at(self._fd, [view[start:stop]], start - self.chunk.start)
+        block = view[start:stop]
+        parts = measured(block, start, stop)
+        files.write_at(self._fd, [block], start - self.chunk.start)
         with self._lock:
-            self._parts.append(part)
+            self._parts += parts
             self._num_left -= 1
             is_last = self._num_left == 0
         if is_last:
             self._finish(self._fd)
-        return part
+        return parts
 
     def _finish(self, fd: int) -> None:
         padding = bytes(self.chunk.pad_bytes)
-        trailer = trailer_of(self._parts, padding)
-        files.write_at(fd, [padding, trailer], self.chunk.stop - self.chunk.start)
+        self.checksum = chunk_checksum(self._parts, padding)
+        tail = [padding, trailer(self.checksum)]
+        files.write_at(fd, tail, self.chunk.stop - self.chunk.start)
         if self._durable:
             files.sync(fd)
 
@@ -77,19 +89,21 @@ def _write_chunks(
     executor: Executor,
     *,
     durable: bool,
-) -> list[Piece]:
+) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """Checksums of the grains and of the chunk objects written."""
     writes = [_ChunkWrite(folder, chunk, durable=durable) for chunk in chunks]
 
-    def write(item: tuple[_ChunkWrite, int, int]) -> Piece:
+    def write(item: tuple[_ChunkWrite, int, int]) -> list[Piece]:
         chunk_write, start, stop = item
         return chunk_write.write(view, start, stop)
 
-    lanes = [[(each, start, stop) for start, stop in each.pieces()] for each in writes]
+    lanes = [[(each, start, stop) for start, stop in each.blocks()] for each in writes]
     try:
-        return for_all(executor, write, lanes)
+        parts = chain.from_iterable(for_all(executor, write, lanes))
     finally:
         for each in writes:
             each.close()
+    return folded(parts), tuple(each.checksum for each in writes)
 
 
 def write_version(
@@ -121,8 +135,8 @@ def write_version(
     folder.mkdir()
     for span in spans:
         (folder / span.name).mkdir()
-    chunks = _chunks(spans)
-    grains = folded(_write_chunks(folder, view, chunks, executor, durable=durable))
+    chunks = all_chunks(spans)
+    grains, checksums = _write_chunks(folder, view, chunks, executor, durable=durable)
     found = digest_of_grains(grains, len(view))
     if found != manifest.digest:
         raise IntegrityError(
@@ -137,7 +151,7 @@ def write_version(
         total += files.write_file(path, content, durable=durable)
         if durable:
             files.sync_folder(folder / span.name)
-    root = record_to_document(VersionRecord(manifest, spans, grains))
+    root = record_to_document(VersionRecord(manifest, spans, grains, checksums))
     return total + files.write_file_atomically(folder / ROOT_DOCUMENT, root, durable=durable)
 
 
@@ -151,9 +165,7 @@ def read_record(folder_fd: int) -> VersionRecord:
     IntegrityError
         It is damaged.
     """
-    fd = os.open(ROOT_DOCUMENT, os.O_RDONLY, dir_fd=folder_fd)
-    with os.fdopen(fd, "rb") as file:
-        return record_from_document(file.read())
+    return record_from_document(files.read_file(ROOT_DOCUMENT, folder_fd))
 
 
 @contextmanager
@@ -193,22 +205,16 @@ def _open_chunk(folder_fd: int, chunk: ChunkSpan) -> int:
     return fd
 
 
-def _check_trailer(fd: int, chunk: ChunkSpan, parts: Sequence[Piece]) -> None:
-    tail = memoryview(bytearray(chunk.pad_bytes + CRC_BYTES))
-    files.read_at(fd, tail, chunk.stop - chunk.start)
-    check_trailer(chunk, parts, tail)
-
-
-def check_trailer(chunk: ChunkSpan, parts: Sequence[Piece], tail: memoryview) -> None:
+def check_tail(chunk: ChunkSpan, checksum: int, tail: memoryview) -> None:
     """Check the padding and checksum that follow the bytes of a chunk.
 
     Raises
     ------
     IntegrityError
-        They are not those of its pieces.
+        They are not those that were written.
     """
-    if tail[chunk.pad_bytes :] != trailer_of(parts, tail[: chunk.pad_bytes]):
-        raise IntegrityError(f"chunk {chunk.key} does not match its checksum")
+    if tail != bytes(chunk.pad_bytes) + trailer(checksum):
+        raise IntegrityError(f"chunk {chunk.key} does not match its checksum (behind its bytes)")
 
 
 def read_bytes(folder_fd: int, record: VersionRecord, view: memoryview, executor: Executor) -> None:
@@ -220,21 +226,34 @@ def read_bytes(folder_fd: int, record: VersionRecord, view: memoryview, executor
         A chunk is missing, has another size or other bytes than were written. The buffer
         then holds anything.
     """
-    chunks = _chunks(record.spans)
     with opened_chunks(folder_fd) as descriptor:
+        for chunk, checksum in zip(record.chunks(), record.checksums, strict=True):
+            tail = memoryview(bytearray(chunk.pad_bytes + CRC_BYTES))
+            files.read_at(descriptor(chunk), [tail], chunk.stop - chunk.start)
+            check_tail(chunk, checksum, tail)
+        _read(descriptor, record, [(0, len(view))], view, executor)
 
-        def read(item: tuple[ChunkSpan, int, int]) -> Piece:
-            chunk, start, stop = item
-            part = view[start:stop]
-            files.read_at(descriptor(chunk), part, start - chunk.start)
-            return start, stop - start, crc32c(part)
 
-        lanes = [[(c, *piece) for piece in pieces(c.start, c.stop)] for c in chunks]
-        parts = sorted(for_all(executor, read, lanes))
-        position = 0
-        for chunk, lane in zip(chunks, lanes, strict=True):
-            own = parts[position : position + len(lane)]
-            position += len(lane)
-            _check_trailer(descriptor(chunk), chunk, own)
-    if digest_of_grains(folded(parts), len(view)) != record.manifest.digest:
-        raise IntegrityError("its bytes do not have the digest of its manifest")
+def read_ranges(
+    folder_fd: int,
+    record: VersionRecord,
+    ranges: Sequence[Range],
+    into: memoryview,
+    executor: Executor,
+) -> int:
+    """`plexrl.state.partial.read_verified` from the folder of a version."""
+    with opened_chunks(folder_fd) as descriptor:
+        return _read(descriptor, record, ranges, into, executor)
+
+
+def _read(
+    descriptor: Callable[[ChunkSpan], int],
+    record: VersionRecord,
+    ranges: Sequence[Range],
+    into: memoryview,
+    executor: Executor,
+) -> int:
+    def read(chunk: ChunkSpan, buffers: Sequence[memoryview], offset: int) -> int:
+        return files.read_at(descriptor(chunk), buffers, offset)
+
+    return read_verified(record, ranges, into, executor, read)

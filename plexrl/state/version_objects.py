@@ -12,21 +12,32 @@ from itertools import chain
 from plexrl.core.states import Manifest
 from plexrl.errors import IntegrityError
 from plexrl.state.buckets import Bucket
-from plexrl.state.checksums import Piece, digest_of_grains, folded, measured, trailer_of
+from plexrl.state.checksums import (
+    Piece,
+    chunk_checksum,
+    crc32c,
+    digest_of_grains,
+    folded,
+    measured,
+    trailer,
+)
 from plexrl.state.draining import for_all
-from plexrl.state.geometry import ChunkSpan, array_spans, zarr_documents
-from plexrl.state.partial import Range, read_grains
+from plexrl.state.geometry import CRC_BYTES, ChunkSpan, all_chunks, array_spans, zarr_documents
+from plexrl.state.partial import Range, read_verified
 from plexrl.state.record import VersionRecord, record_to_document
-from plexrl.state.version_files import ROOT_DOCUMENT, check_trailer
+from plexrl.state.version_files import ROOT_DOCUMENT, check_tail
 
 
-def _put_chunk(bucket: Bucket, folder: str, view: memoryview, chunk: ChunkSpan) -> list[Piece]:
+def _put_chunk(
+    bucket: Bucket, folder: str, view: memoryview, chunk: ChunkSpan
+) -> tuple[int, int, list[Piece]]:
+    """Its first byte, its checksum, and its pieces."""
     padding = bytes(chunk.pad_bytes)
     content = view[chunk.start : chunk.stop]
     parts = measured(content, chunk.start, chunk.stop)
-    whole = b"".join([content, padding, trailer_of(parts, padding)])
-    bucket.put(f"{folder}/{chunk.key}", whole)
-    return parts
+    checksum = chunk_checksum(parts, padding)
+    bucket.put(f"{folder}/{chunk.key}", b"".join([content, padding, trailer(checksum)]))
+    return chunk.start, checksum, parts
 
 
 def write_objects(
@@ -60,8 +71,9 @@ def write_objects(
     )
 
     put = partial(_put_chunk, bucket, folder, view)
-    chunks = [chunk for span in spans for chunk in span.chunks()]
-    grains = folded(chain.from_iterable(for_all(executor, put, [chunks])))
+    chunks = all_chunks(spans)
+    written = sorted(for_all(executor, put, [chunks]))
+    grains = folded(chain.from_iterable(parts for _, _, parts in written))
     if digest_of_grains(grains, len(view)) != manifest.digest:
         bucket.delete(bucket.keys(f"{folder}/{attempt}/"))
         raise IntegrityError(
@@ -71,7 +83,8 @@ def write_objects(
     for path, text in zarr_documents(spans).items():
         if path != ROOT_DOCUMENT:
             bucket.put(f"{folder}/{path}", text.encode())
-    root = record_to_document(VersionRecord(manifest, spans, grains))
+    checksums = tuple(checksum for _, checksum, _ in written)
+    root = record_to_document(VersionRecord(manifest, spans, grains, checksums))
     try:
         bucket.put(f"{folder}/{ROOT_DOCUMENT}", root, is_new=True)
     except FileExistsError:
@@ -93,7 +106,8 @@ def read_objects(
         The service refuses.
     """
 
-    def get(chunk: ChunkSpan) -> list[Piece]:
+    def get(item: tuple[ChunkSpan, int]) -> None:
+        chunk, checksum = item
         try:
             content = bucket.get(f"{folder}/{chunk.key}")
         except FileNotFoundError as error:
@@ -103,15 +117,12 @@ def read_objects(
                 f"chunk {chunk.key} has {len(content)} bytes, written were {chunk.file_bytes}"
             )
         nbytes = chunk.stop - chunk.start
-        parts = measured(content[:nbytes], chunk.start, chunk.stop)
-        check_trailer(chunk, parts, content[nbytes:])
+        check_tail(chunk, checksum, content[nbytes:])
+        if crc32c(content[:-CRC_BYTES]) != checksum:
+            raise IntegrityError(f"chunk {chunk.key} does not match its checksum")
         into[chunk.start : chunk.stop] = content[:nbytes]
-        return parts
 
-    chunks = [chunk for span in record.spans for chunk in span.chunks()]
-    grains = folded(chain.from_iterable(for_all(executor, get, [chunks])))
-    if digest_of_grains(grains, len(into)) != record.manifest.digest:
-        raise IntegrityError("its bytes do not have the digest of its manifest")
+    for_all(executor, get, [zip(record.chunks(), record.checksums, strict=True)])
 
 
 def read_object_ranges(
@@ -122,14 +133,18 @@ def read_object_ranges(
     into: memoryview,
     executor: Executor,
 ) -> int:
-    """`plexrl.state.partial.read_grains` from objects below a prefix."""
+    """`plexrl.state.partial.read_verified` from objects below a prefix."""
 
-    def read(chunk: ChunkSpan, buffer: memoryview, offset: int) -> int:
+    def read(chunk: ChunkSpan, buffers: Sequence[memoryview], offset: int) -> int:
+        nbytes = sum(map(len, buffers))
         try:
-            found = bucket.get_range(f"{folder}/{chunk.key}", offset, offset + len(buffer))
+            found = bucket.get_range(f"{folder}/{chunk.key}", offset, offset + nbytes)
         except FileNotFoundError as error:
             raise IntegrityError(f"chunk {chunk.key} is missing") from error
-        buffer[: len(found)] = found
+        left = found
+        for buffer in buffers:
+            buffer[: len(left)] = left[: len(buffer)]
+            left = left[len(buffer) :]
         return len(found)
 
-    return read_grains(record, ranges, into, executor, read)
+    return read_verified(record, ranges, into, executor, read)

@@ -22,7 +22,7 @@ from plexrl.state import files
 from plexrl.state.draining import NUM_THREADS
 from plexrl.state.folder import QUARANTINE, TRASH, StoreFolder
 from plexrl.state.geometry import CHUNK_BYTES, array_spans
-from plexrl.state.partial import Range, read_ranges
+from plexrl.state.partial import Range
 from plexrl.state.record import VersionRecord
 from plexrl.state.store import (
     Collected,
@@ -35,7 +35,13 @@ from plexrl.state.store import (
     missing,
     newest_good,
 )
-from plexrl.state.version_files import ROOT_DOCUMENT, read_bytes, read_record, write_version
+from plexrl.state.version_files import (
+    ROOT_DOCUMENT,
+    read_bytes,
+    read_ranges,
+    read_record,
+    write_version,
+)
 
 
 def _clear_half(folder: Path) -> None:
@@ -214,7 +220,7 @@ class ZarrStore:
     def read_ranges(self, ref: StateRef, ranges: Sequence[Range], into: memoryview) -> int:
         """Read byte ranges of a version one behind the other into a buffer, and verify them.
 
-        Only the grains of 1 MiB that the ranges touch are read; `slices` has the ranges of
+        Only the grains of 256 KiB that the ranges touch are read; `slices` has the ranges of
         rows, columns and shards of tensors.
 
         Returns

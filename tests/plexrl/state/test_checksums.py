@@ -9,12 +9,14 @@ from plexrl.errors import IntegrityError
 from plexrl.state import checksums
 from plexrl.state.checksums import (
     GRAIN_BYTES,
+    checksum_of_grains,
     combine,
     combine_all,
     crc32c,
     digest_of,
     digest_of_grains,
     grain_checksums,
+    measured,
     pieces,
     verify,
 )
@@ -50,12 +52,35 @@ def test_parts_of_a_grain_and_more_combine():
     assert combine_all(parts) == google_crc32c.value(data)
 
 
+@pytest.mark.parametrize("is_parallel", [True, False])
+def test_pieces_are_measured_where_they_lie_in_the_state(monkeypatch, is_parallel):
+    if not is_parallel:
+        monkeypatch.setattr(checksums, "_extend", None)
+    data = bytes(range(256)) * (GRAIN_BYTES // 128)
+    start = GRAIN_BYTES - 100
+    found = measured(memoryview(data), start, start + len(data))
+    assert [(a, n) for a, n, _ in found] == [
+        (start, 100),
+        (GRAIN_BYTES, GRAIN_BYTES),
+        (2 * GRAIN_BYTES, GRAIN_BYTES - 100),
+    ]
+    assert combine_all((crc, n) for _, n, crc in found) == google_crc32c.value(data)
+
+
+def test_the_checksum_of_several_grains_follows_from_theirs():
+    data = bytes(range(251)) * (3 * GRAIN_BYTES // 251)
+    grains = grain_checksums(memoryview(data))
+    start = GRAIN_BYTES
+    assert checksum_of_grains(grains, start, len(data)) == google_crc32c.value(data[start:])
+
+
 def test_pieces_cross_no_grain():
     assert list(pieces(GRAIN_BYTES - 1, GRAIN_BYTES + 2)) == [
         (GRAIN_BYTES - 1, GRAIN_BYTES),
         (GRAIN_BYTES, GRAIN_BYTES + 2),
     ]
     assert list(pieces(5, 5)) == []
+    assert list(pieces(5, 9, 4)) == [(5, 8), (8, 9)]
 
 
 @pytest.mark.parametrize("position", [0, GRAIN_BYTES - 1, GRAIN_BYTES, GRAIN_BYTES + 9])

@@ -7,7 +7,7 @@ from plexrl.core.layout import pack
 from plexrl.core.states import Manifest, StateRef
 from plexrl.errors import IntegrityError, StateError
 from plexrl.state.checksums import GRAIN_BYTES, digest_of
-from plexrl.state.partial import grain_reads
+from plexrl.state.partial import STRETCH_BYTES, Stretch, stretches
 from plexrl.state.slices import covering_range, read_slices, shard, slot_of
 from plexrl.state.zarr_store import ZarrStore
 
@@ -64,10 +64,30 @@ def test_ranges_lie_one_behind_the_other(large, content, ranges):
     assert num_read <= len(into) + 2 * GRAIN_BYTES * len(ranges)
 
 
-def test_a_range_touches_only_its_grains():
-    reads = grain_reads([(10, GRAIN_BYTES + 10), (20, 30)], 5 * GRAIN_BYTES)
-    assert [(read.index, len(read.copies)) for read in reads] == [(0, 2), (1, 1)]
-    assert (reads[1].start, reads[1].stop) == (GRAIN_BYTES, 2 * GRAIN_BYTES)
+def test_ranges_touch_only_their_grains_and_each_grain_once():
+    ranges = [(10, GRAIN_BYTES + 10), (20, 30), (4 * GRAIN_BYTES, 4 * GRAIN_BYTES + 1)]
+    first, second = stretches(ranges, 5 * GRAIN_BYTES - 7)
+    assert first == Stretch(0, 2 * GRAIN_BYTES, ((10, GRAIN_BYTES + 10, 0), (20, 30, GRAIN_BYTES)))
+    assert (second.start, second.stop) == (4 * GRAIN_BYTES, 5 * GRAIN_BYTES - 7)
+
+
+def test_a_slice_of_a_mebibyte_is_read_at_once_and_a_longer_one_in_parts():
+    start = 3 * GRAIN_BYTES + 1000
+    (stretch,) = stretches([(start, start + 4 * GRAIN_BYTES)], 100 * GRAIN_BYTES)
+    assert stretch.stop - stretch.start == 5 * GRAIN_BYTES
+    parts = stretches([(1, 3 * STRETCH_BYTES)], 100 * GRAIN_BYTES)
+    assert [(part.start, part.copies[0][2]) for part in parts] == [
+        (0, 0),
+        (STRETCH_BYTES, STRETCH_BYTES - 1),
+        (2 * STRETCH_BYTES, 2 * STRETCH_BYTES - 1),
+    ]
+
+
+def test_many_small_ranges_of_a_stretch_are_read_as_few(large, content):
+    ranges = [(start, start + 2) for start in range(0, 8000, 4)]
+    into = memoryview(bytearray(4000))
+    assert large.read_ranges(REF, ranges, into) == GRAIN_BYTES
+    assert bytes(into) == b"".join(content[start:stop] for start, stop in ranges)
 
 
 @pytest.mark.parametrize(
@@ -108,7 +128,7 @@ def test_damage_in_a_touched_grain_is_found_and_elsewhere_it_is_not_looked_for(l
     into = memoryview(bytearray(10))
     large.read_ranges(REF, [(3_000_000, 3_000_010)], into)
     assert bytes(into) == content[3_000_000:3_000_010]
-    with pytest.raises(IntegrityError, match="do not match their checksum"):
+    with pytest.raises(IntegrityError, match=r"weights/c\.0 does not match its checksum"):
         large.read_ranges(REF, [(200, 210)], into)
     assert large.versions("job", "actor") == ()
 
