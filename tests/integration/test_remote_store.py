@@ -19,8 +19,9 @@ STORE = "s3://states/runs"
 
 
 @pytest.fixture
-def service(monkeypatch):
+def service(monkeypatch, tmp_path):
     pytest.importorskip("obstore", reason="needs obstore (plexrl[remote])")
+    monkeypatch.chdir(tmp_path)  # where trackers write if the store is no folder
     with s3_server() as endpoint:
         monkeypatch.setenv("AWS_ENDPOINT_URL", endpoint)
         monkeypatch.setenv("AWS_ALLOW_HTTP", "true")
