@@ -115,7 +115,7 @@ class Raw:
     def read(self, folder: Path, state: BenchState) -> None:
         """Read all tensors."""
         fd = os.open(folder / "state", os.O_RDONLY)
-        files.read_at(fd, state.target.view, 0)
+        files.read_at(fd, [state.target.view], 0)
         os.close(fd)
 
 
@@ -178,7 +178,7 @@ class Unchecked:
 
         def move(chunk: ChunkSpan) -> None:
             fd = os.open(folder / chunk.key, os.O_RDONLY)
-            files.read_at(fd, state.target.view[chunk.start : chunk.stop], 0)
+            files.read_at(fd, [state.target.view[chunk.start : chunk.stop]], 0)
             os.close(fd)
 
         self._for_all(state, move)
