@@ -120,11 +120,18 @@ class Raw:
 
 
 class Store:
-    """PlexRL's store, open all the time as in a service; every read is verified."""
+    """PlexRL's store, open all the time as in a service; every read is verified.
 
-    name = "store"
+    Parameters
+    ----------
+    is_steady
+        Whether each version is written where an old one was deleted, as in a job that has run
+        for a while; else all files are new, as for the first versions of a job.
+    """
 
-    def __init__(self) -> None:
+    def __init__(self, name: str, *, is_steady: bool) -> None:
+        self.name = name
+        self._is_steady = is_steady
         self._stores: dict[Path, ZarrStore] = {}
         self._root = Path()
         self._ref = StateRef("job", "actor", 0)
@@ -133,7 +140,7 @@ class Store:
         """Commit the next version."""
         self._ref = StateRef("job", "actor", self._ref.version + 1)
         manifest = Manifest(self._ref, state.layout, state.digest, 0, 0, 0, 0)
-        self._root = folder.parent / f"opened-{durable}"
+        self._root = folder.parent / f"opened-{self.name}-{durable}"
         if self._root not in self._stores:
             self._stores[self._root] = ZarrStore(self._root, durable=durable)
         self._stores[self._root].write(manifest, state.source.view)
@@ -147,6 +154,8 @@ class Store:
         """Delete the version just written."""
         for store in self._stores.values():
             store.delete(self._ref)
+            if not self._is_steady:
+                store.collect(self._ref.job, 1)
 
     def close(self) -> None:
         """Close the stores."""
@@ -261,10 +270,10 @@ class PlainZarr:
             target.numpy()[...] = group[name][...]
 
 
-STORE = Store()
+STORES = (Store("store", is_steady=True), Store("store_new", is_steady=False))
 FORMATS: tuple[Format, ...] = (
     Raw(),
-    STORE,
+    *STORES,
     Unchecked(),
     Safetensors(),
     TorchSave(),

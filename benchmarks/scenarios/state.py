@@ -2,7 +2,8 @@
 
 All formats take turns in every round, and a ratio is the median of the rounds' own ratios, so
 that a machine that gets slower does so for all. Memory is touched before; the page cache is
-warm unless a name says cold.
+warm unless a name says cold. The store is measured as in a job that has run for a while, whose
+versions are written over the files of old ones; `_new` has the same with new files only.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ import torch
 from transformers import Qwen3Config, Qwen3ForCausalLM
 
 from benchmarks.contract import BenchmarkResult, Progress
-from benchmarks.peers.state_formats import FORMATS, STORE, BenchState, Format, make_state
+from benchmarks.peers.state_formats import FORMATS, STORES, BenchState, Format, make_state
 from plexrl.core.layout import TensorSlot
 from plexrl.core.states import Manifest, StateRef
 from plexrl.engines.protocol import ModelSource
@@ -90,7 +91,8 @@ def run(quick: bool, progress: Progress) -> BenchmarkResult:
         _durable(large, folder, 5, figures, peers)
         progress("200 small tensors")
         _small(small, folder, SMALL_ROUNDS, figures, peers)
-        STORE.close()
+        for store in STORES:
+            store.close()
         progress("slices")
         figures |= _partial(large, folder / "partial", ROUNDS)
     return BenchmarkResult("state", figures, peers, SEED)
@@ -158,7 +160,8 @@ def _one_round(
     if not np.array_equal(source, target):
         raise RuntimeError(f"{form.name} read back other bytes than it wrote")
     shutil.rmtree(folder)
-    STORE.clear()
+    for store in STORES:
+        store.clear()
     return write, read
 
 
@@ -204,6 +207,7 @@ def _formats(
     found = _measure(FORMATS, state, folder, rounds, cold=False)
     for direction, verb in enumerate(("write", "read")):
         figures[f"store_{verb}_over_raw"] = _over_raw(found, "store", direction)
+        figures[f"store_{verb}_over_raw_new"] = _over_raw(found, "store_new", direction)
         figures[f"store_{verb}_over_raw_unchecked"] = _over_raw(found, "unchecked", direction)
         for name, pair in found.items():
             samples = pair[direction]
@@ -239,6 +243,7 @@ def _small(
     found = _measure(FORMATS, state, folder, rounds, cold=False)
     for direction, verb in enumerate(("write", "read")):
         figures[f"small_{verb}_over_raw"] = _over_raw(found, "store", direction)
+        figures[f"small_{verb}_over_raw_new"] = _over_raw(found, "store_new", direction)
         for name, pair in found.items():
             where = figures if name == "store" else peers
             where[f"{name}_small_{verb}_ms"] = 1000 * statistics.median(pair[direction].wall_s)

@@ -16,6 +16,7 @@ from plexrl.clock import system_clock
 from plexrl.core.states import Manifest, StateRef
 from plexrl.errors import InputError, StoreError
 from plexrl.runtime.registry import JobRegistry, states_of
+from plexrl.state import files
 from plexrl.state.exporting import export_state
 from plexrl.state.importing import import_state, open_source
 from plexrl.state.opening import open_store
@@ -58,7 +59,9 @@ def opened(where: str | Path) -> Iterator[Store]:
         No store is there.
     """
     states = states_of(where)
-    if not is_url(where) and not Path(states).is_dir():
+    with files.disk_errors("look into", Path(states)):
+        is_store = is_url(where) or Path(states).is_dir()
+    if not is_store:
         raise InputError(f"{where} is no PlexRL store: it has no folder 'states'")
     with open_store(states, read_only=True) as store:
         yield store

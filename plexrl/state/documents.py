@@ -61,9 +61,10 @@ class FolderDocuments:
 
     def names(self, prefix: str = "") -> tuple[str, ...]:
         """Documents whose names begin so, in whole folders (``"a/"``), sorted."""
-        files_below = (p for p in (self._folder / prefix).rglob("*") if p.is_file())
-        found = (p for p in files_below if not p.name.startswith("."))
-        return tuple(sorted(p.relative_to(self._folder).as_posix() for p in found))
+        with files.disk_errors("list", self._folder):
+            files_below = (p for p in (self._folder / prefix).rglob("*") if p.is_file())
+            found = (p for p in files_below if not p.name.startswith("."))
+            return tuple(sorted(p.relative_to(self._folder).as_posix() for p in found))
 
 
 class BucketDocuments:

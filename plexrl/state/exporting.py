@@ -8,8 +8,9 @@ from pathlib import Path
 
 from plexrl.core.layout import ROLE_WEIGHTS
 from plexrl.core.states import Manifest, StateRef
-from plexrl.errors import ModelFolderError, StateError
+from plexrl.errors import ModelFolderError, StateError, StoreError
 from plexrl.state.arena import Arena
+from plexrl.state.files import disk_errors
 from plexrl.state.importing import tensor_views
 from plexrl.state.store import Store
 
@@ -37,8 +38,9 @@ def export_state(store: Store, ref: StateRef, base: Path, output: Path) -> Manif
     """
     if not (base / _CONFIG).is_file():
         raise ModelFolderError(f"{base} has no {_CONFIG}; give the folder of the base model")
-    if output.exists() and any(output.iterdir()):
-        raise ModelFolderError(f"{output} holds files; give a new or empty folder")
+    with disk_errors("write", output):
+        if output.exists() and any(output.iterdir()):
+            raise ModelFolderError(f"{output} holds files; give a new or empty folder")
     manifest = store.manifest(ref)
     weights = manifest.layout.role(ROLE_WEIGHTS)
     if not weights:
@@ -46,20 +48,25 @@ def export_state(store: Store, ref: StateRef, base: Path, output: Path) -> Manif
     arena = Arena(manifest.layout.nbytes)
     try:
         store.read(ref, arena.view)
-        output.mkdir(parents=True, exist_ok=True)
-        _save(manifest, arena.view, output / "model.safetensors")
+        with disk_errors("write", output):
+            output.mkdir(parents=True, exist_ok=True)
+            _save(manifest, arena.view, output / "model.safetensors")
+            _copy_base(base, output, weights[0].dtype)
     finally:
         arena.close()
-    _copy_base(base, output, weights[0].dtype)
     return manifest
 
 
 def _save(manifest: Manifest, view: memoryview, path: Path) -> None:
+    from safetensors import SafetensorError  # noqa: PLC0415
     from safetensors.torch import save_file  # noqa: PLC0415
 
     names = {slot.name for slot in manifest.layout.role(ROLE_WEIGHTS)}
     tensors = tensor_views(manifest.layout, view)
-    save_file({name: tensors[name] for name in names}, path, metadata={"format": "pt"})
+    try:
+        save_file({name: tensors[name] for name in names}, path, metadata={"format": "pt"})
+    except SafetensorError as error:
+        raise StoreError(f"cannot write {path}: {error}; free space there and try again") from error
 
 
 def _copy_base(base: Path, output: Path, dtype: str) -> None:

@@ -12,8 +12,8 @@ from pathlib import Path
 from plexrl.errors import StoreAwayError, StoreError
 
 _REMEDIES = {
-    errno.ENOSPC: "the disk is full: free space there, the write is repeated",
-    errno.EDQUOT: "the disk quota is used up: free space there, the write is repeated",
+    errno.ENOSPC: "the disk is full: free space there (running jobs repeat the write)",
+    errno.EDQUOT: "the disk quota is used up: free space there (running jobs repeat the write)",
     errno.EFBIG: "a file size limit is reached: raise it (ulimit -f)",
     errno.EROFS: "the file system is read-only: give a folder that can be written",
     errno.EACCES: "permission denied: give a folder that this user may use",
@@ -105,6 +105,21 @@ def _drop(left: list[memoryview], nbytes: int) -> None:
 def create(path: Path) -> int:
     """Open a new file for writing; returns its descriptor."""
     return os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o644)
+
+
+def reopen(path: Path) -> int:
+    """Open an existing file to write over it; returns its descriptor."""
+    return os.open(path, os.O_WRONLY)
+
+
+def remove_file(path: Path) -> None:
+    """Remove a file."""
+    path.unlink()
+
+
+def remove_folder(path: Path) -> None:
+    """Remove an empty folder."""
+    path.rmdir()
 
 
 def sync(fd: int) -> None:

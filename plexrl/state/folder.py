@@ -71,11 +71,12 @@ def check_format(content: bytes, root: Path | str) -> None:
 
 
 def _subfolders(path: Path) -> list[str]:
-    try:
-        with os.scandir(path) as entries:
-            return sorted(e.name for e in entries if e.is_dir() and not e.name.startswith("."))
-    except (FileNotFoundError, NotADirectoryError):
-        return []
+    with files.disk_errors("list", path):
+        try:
+            with os.scandir(path) as entries:
+                return sorted(e.name for e in entries if e.is_dir() and not e.name.startswith("."))
+        except (FileNotFoundError, NotADirectoryError):
+            return []
 
 
 class FileLock:

@@ -30,6 +30,7 @@ from plexrl.state.store import (
     check_same,
     delete_old,
     examine,
+    find_good,
     missing,
     newest_good,
 )
@@ -229,6 +230,7 @@ class ObjectStore:
         for model in self.models(job):
             prefix = f"{name_to_path(job)}/{name_to_path(model)}/"
             before = self._bucket.sizes(prefix)
+            find_good(self, job, model, keep)
             deleted += self.retain(job, model, keep)
             needed = self._needed(job, model)
             self._bucket.delete([key for key in before if not key.startswith(needed)])

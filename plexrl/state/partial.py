@@ -170,6 +170,18 @@ def _fill(
             raise IntegrityError(f"chunk {chunk.key} is shorter than written")
 
 
+def _damaged(read: ReadChunk, record: VersionRecord, chunks: Sequence[ChunkSpan]) -> str:
+    """Which of the chunks are damaged; all of them if that cannot be told any more."""
+    expected = {c.key: s for c, s in zip(record.chunks(), record.checksums, strict=True)}
+    names = []
+    for chunk in chunks:
+        content = memoryview(bytearray(chunk.stop - chunk.start))
+        read(chunk, [content], 0)
+        if crc32c(bytes(chunk.pad_bytes), crc32c(content)) != expected[chunk.key]:
+            names.append(chunk.key)
+    return " and ".join(names or [chunk.key for chunk in chunks])
+
+
 def _read_stretch(
     read: ReadChunk,
     chunks: Sequence[ChunkSpan],
@@ -186,9 +198,9 @@ def _read_stretch(
     for buffer in segments or [whole]:
         checksum = crc32c(buffer, checksum)
     if checksum != checksum_of_grains(record.grains, start, stop):
-        names = " or ".join(chunk.key for chunk in own)
         raise IntegrityError(
-            f"chunk {names} does not match its checksum (bytes {start} to {stop} of the state)"
+            f"chunk {_damaged(read, record, own)} does not match its checksum "
+            f"(bytes {start} to {stop} of the state)"
         )
     if segments is None:
         for first, last, offset in stretch.copies:

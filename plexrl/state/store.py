@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
@@ -164,6 +165,25 @@ def delete_old(store: Store, job: str, model: str, keep: int) -> tuple[StateRef,
         raise StateError(f"retain {keep} versions of {job}/{model}; keep at least 1")
     old = [StateRef(job, model, version) for version in store.versions(job, model)[:-keep]]
     return tuple(ref for ref in old if store.delete(ref))
+
+
+def find_good(store: Store, job: str, model: str, keep: int) -> None:
+    """Read versions back, newest first, until `keep` are good; damaged ones are moved aside.
+
+    Otherwise the last good version could be deleted for newer ones that nobody can use.
+    """
+    num_good = 0
+    for version in reversed(store.versions(job, model)):
+        if num_good == keep:
+            return
+        ref = StateRef(job, model, version)
+        with suppress(IntegrityError):
+            arena = Arena(store.manifest(ref).layout.nbytes)
+            try:
+                store.read(ref, arena.view)
+            finally:
+                arena.close()
+            num_good += 1
 
 
 def all_versions(store: Store) -> tuple[StateRef, ...]:

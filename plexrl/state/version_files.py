@@ -35,14 +35,25 @@ BLOCK_BYTES = 1 << 20
 class _ChunkWrite:
     """One chunk object being written; complete, and synced, with the last of its blocks."""
 
-    __slots__ = ("_durable", "_fd", "_lock", "_num_left", "_parts", "_path", "checksum", "chunk")
+    __slots__ = (
+        "_durable",
+        "_fd",
+        "_is_there",
+        "_lock",
+        "_num_left",
+        "_parts",
+        "_path",
+        "checksum",
+        "chunk",
+    )
 
-    def __init__(self, folder: Path, chunk: ChunkSpan, *, durable: bool):
+    def __init__(self, folder: Path, chunk: ChunkSpan, *, durable: bool, is_there: bool):
         self.chunk = chunk
         self.checksum = 0
         """Of the chunk object, once it is complete."""
         self._path = folder / chunk.key
         self._durable = durable
+        self._is_there = is_there
         self._fd: int | None = None
         self._lock = Lock()
         self._parts: list[Piece] = []
@@ -56,7 +67,7 @@ class _ChunkWrite:
         """Write one block, from whichever thread; returns its pieces."""
         with self._lock:
             if self._fd is None:
-                self._fd = files.create(self._path)
+                self._fd = (files.reopen if self._is_there else files.create)(self._path)
         block = view[start:stop]
         parts = measured(block, start, stop)
         files.write_at(self._fd, [block], start - self.chunk.start)
@@ -89,9 +100,10 @@ def _write_chunks(
     executor: Executor,
     *,
     durable: bool,
+    are_there: bool,
 ) -> tuple[tuple[int, ...], tuple[int, ...]]:
     """Checksums of the grains and of the chunk objects written."""
-    writes = [_ChunkWrite(folder, chunk, durable=durable) for chunk in chunks]
+    writes = [_ChunkWrite(folder, c, durable=durable, is_there=are_there) for c in chunks]
 
     def write(item: tuple[_ChunkWrite, int, int]) -> list[Piece]:
         chunk_write, start, stop = item
@@ -114,11 +126,18 @@ def write_version(
     executor: Executor,
     *,
     durable: bool,
+    spare: Path | None,
 ) -> int:
     """Write a version into a folder that does not exist; it is visible from the last step on.
 
     Chunks and array metadata come first and reach the disk; then the root document is
     renamed into place and the folder synced.
+
+    Parameters
+    ----------
+    spare
+        Folder with arrays of these spans that nobody needs any more, which are moved and
+        written over; None: all is made new.
 
     Returns
     -------
@@ -133,10 +152,11 @@ def write_version(
         The disk refuses.
     """
     folder.mkdir()
-    for span in spans:
-        (folder / span.name).mkdir()
+    _make_arrays(folder, spans, spare)
     chunks = all_chunks(spans)
-    grains, checksums = _write_chunks(folder, view, chunks, executor, durable=durable)
+    grains, checksums = _write_chunks(
+        folder, view, chunks, executor, durable=durable, are_there=spare is not None
+    )
     found = digest_of_grains(grains, len(view))
     if found != manifest.digest:
         raise IntegrityError(
@@ -146,13 +166,25 @@ def write_version(
     total = sum(chunk.file_bytes for chunk in chunks)
     documents = zarr_documents(spans)
     for span in spans:
-        path = folder / span.name / ROOT_DOCUMENT
         content = documents[f"{span.name}/{ROOT_DOCUMENT}"].encode()
-        total += files.write_file(path, content, durable=durable)
+        # One that is there has this content, but may never have been synced.
+        if durable or spare is None:
+            path = folder / span.name / ROOT_DOCUMENT
+            total += files.write_file(path, content, durable=durable)
         if durable:
             files.sync_folder(folder / span.name)
     root = record_to_document(VersionRecord(manifest, spans, grains, checksums))
     return total + files.write_file_atomically(folder / ROOT_DOCUMENT, root, durable=durable)
+
+
+def _make_arrays(folder: Path, spans: tuple[ArraySpan, ...], spare: Path | None) -> None:
+    for span in spans:
+        if spare is None:
+            (folder / span.name).mkdir()
+        else:
+            files.replace(spare / span.name, folder / span.name)
+    if spare is not None:
+        files.remove_folder(spare)
 
 
 def read_record(folder_fd: int) -> VersionRecord:

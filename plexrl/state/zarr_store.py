@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import fcntl
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from functools import partial
 from pathlib import Path
 from threading import Lock
 from types import TracebackType
@@ -21,9 +22,10 @@ from plexrl.errors import IntegrityError, StateError
 from plexrl.state import files
 from plexrl.state.draining import NUM_THREADS
 from plexrl.state.folder import QUARANTINE, TRASH, StoreFolder
-from plexrl.state.geometry import CHUNK_BYTES, array_spans
+from plexrl.state.geometry import CHUNK_BYTES, ArraySpan, array_spans
 from plexrl.state.partial import Range
 from plexrl.state.record import VersionRecord
+from plexrl.state.spares import Spares
 from plexrl.state.store import (
     Collected,
     Finding,
@@ -32,6 +34,7 @@ from plexrl.state.store import (
     check_same,
     delete_old,
     examine,
+    find_good,
     missing,
     newest_good,
 )
@@ -44,14 +47,22 @@ from plexrl.state.version_files import (
 )
 
 
-def _clear_half(folder: Path) -> None:
+def _clear_half(folder: Path, spare: Path | None) -> None:
     """Free the room of a failed write, unless the failure came after the commit."""
-    if not (folder / ROOT_DOCUMENT).exists():
-        try:
+    # The write's own error is the one to report; the next claim clears the rest.
+    with suppress(OSError):
+        if not (folder / ROOT_DOCUMENT).exists():
             files.remove_tree(folder)
-        except OSError:
-            # The write's own error is the one to report; the next claim clears the rest.
-            return
+        if spare is not None:
+            files.remove_tree(spare)
+
+
+def _spans(record: Callable[[], VersionRecord]) -> tuple[ArraySpan, ...]:
+    """Arrays of a version; none if they cannot be told."""
+    try:
+        return record().spans
+    except StateError:
+        return ()
 
 
 class ZarrStore:
@@ -92,6 +103,7 @@ class ZarrStore:
         self._folder = StoreFolder(self._root, read_only=read_only, shared=shared, durable=durable)
         self._executor = ThreadPoolExecutor(NUM_THREADS - 1, "plexrl-store")
         self._changes = Lock()
+        self._spares = Spares()
         self.num_damaged = 0
         """Versions found damaged so far."""
 
@@ -114,6 +126,9 @@ class ZarrStore:
     def close(self) -> None:
         """End the claim and the threads."""
         self._executor.shutdown()
+        with suppress(OSError):
+            # What cannot be removed is swept by the next one who claims the job.
+            self._spares.drop()
         self._folder.release()
 
     def write(self, manifest: Manifest, view: memoryview) -> int:
@@ -155,12 +170,19 @@ class ZarrStore:
             else:
                 files.make_folder(folder.parent, durable=self._durable)
                 files.remove_tree(folder)
+                spare = self._spares.take(ref, spans)
                 try:
                     written = write_version(
-                        folder, manifest, view, spans, self._executor, durable=self._durable
+                        folder,
+                        manifest,
+                        view,
+                        spans,
+                        self._executor,
+                        durable=self._durable,
+                        spare=spare,
                     )
                 except (OSError, StateError):
-                    _clear_half(folder)
+                    _clear_half(folder, spare)
                     raise
             if self._durable:
                 files.sync_folder(folder.parent)
@@ -295,10 +317,15 @@ class ZarrStore:
 
     def release_job(self, job: str) -> None:
         """Let another process write this job (only where the store is shared)."""
+        with files.disk_errors(f"let go of {job} in", self._root):
+            self._spares.drop(job)
         self._folder.unclaim(job)
 
     def delete(self, ref: StateRef) -> bool:
         """Delete a version unless somebody reads it right now; returns whether it is gone.
+
+        The space of the last one deleted stays taken until the next version of the model is
+        written into it, or the job is let go of or collected.
 
         Raises
         ------
@@ -314,13 +341,21 @@ class ZarrStore:
                 return True
             try:
                 fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                spans = _spans(partial(self._record, ref, fd))
                 trash = self._folder.aside(ref, TRASH)
                 files.replace(folder, trash)
             except BlockingIOError:
                 return False
             finally:
                 os.close(fd)
-            files.remove_tree(trash)
+            if spans:
+                files.remove_file(trash / ROOT_DOCUMENT)
+                if self._durable:
+                    # Else the disk may have bytes of the next version in a folder of this one.
+                    files.sync_folder(folder.parent)
+                self._spares.put(ref, trash, spans)
+            else:
+                files.remove_tree(trash)
             return True
 
     def retain(self, job: str, model: str, keep: int) -> tuple[StateRef, ...]:
@@ -341,7 +376,8 @@ class ZarrStore:
     def collect(self, job: str, keep: int) -> Collected:
         """Delete what a job needs no more: old versions, damaged ones, remains of crashes.
 
-        Versions being read right now stay.
+        Versions being read right now stay. Those that are kept are read back: one that is
+        damaged is moved aside and does not count.
 
         Parameters
         ----------
@@ -369,9 +405,12 @@ class ZarrStore:
                 for version in self.versions(job, model)
                 if (folder := self._folder.version_folder(StateRef(job, model, version)))
             }
+            find_good(self, job, model, keep)
             gone = self.retain(job, model, keep)
             nbytes += sum(sizes[ref] for ref in gone)
             deleted += gone
+        with files.disk_errors(f"collect {job} in", self._root):
+            self._spares.drop(job)
         return Collected(tuple(deleted), tuple(path.name for path in quarantined), nbytes)
 
     def check(self, ref: StateRef | None = None) -> tuple[Finding, ...]:

@@ -92,6 +92,13 @@ def test_what_cannot_come_in_makes_no_store(tmp_path):
     assert not (tmp_path / "new").exists()
 
 
+@pytest.mark.parametrize("command", ["ls", "check", "gc"])
+def test_a_folder_that_cannot_be_looked_into_is_one_error(tmp_path, command):
+    done = invoke(command, tmp_path / ("x" * 300))
+    assert done.exit_code == 2
+    assert "the name is too long" in json.loads(done.stdout)["error"]["message"]
+
+
 def test_a_folder_that_is_no_store(tmp_path):
     with pytest.raises(InputError, match="no PlexRL store"):
         stores.listing(tmp_path)

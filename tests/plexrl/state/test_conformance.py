@@ -215,6 +215,16 @@ def test_collecting_frees_old_and_damaged_versions_and_leaves_the_rest(backend, 
     assert opened.collect("job", 2).nbytes == 0
 
 
+def test_collecting_keeps_the_last_good_version_whatever_is_damaged(backend, opened, states):
+    for version in range(4):
+        opened.write(*states.make(version=version))
+    for version in (2, 3):
+        spoil(backend, opened, StateRef("job", "actor", version))
+    assert [ref.version for ref in opened.collect("job", 1).versions] == [0]
+    assert opened.versions("job", "actor") == (1,)
+    assert opened.check()[0].damage == ""
+
+
 def test_a_job_is_written_by_one_process_at_a_time(backend, opened, states):
     opened.write(*states.make())
     with backend.open() as other:

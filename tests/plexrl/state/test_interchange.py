@@ -135,5 +135,8 @@ def test_an_export_needs_a_base_an_empty_folder_and_weights(store, tmp_path, sta
     (tmp_path / "base" / "config.json").write_text("{}")
     with pytest.raises(ModelFolderError, match="holds files"):
         export_state(store, manifest.ref, tmp_path / "base", tmp_path / "base")
+    (tmp_path / "file").touch()
+    with pytest.raises(StoreError, match="cannot write"):
+        export_state(store, manifest.ref, tmp_path / "base", tmp_path / "file" / "out")
     with pytest.raises(StateError, match="is not in the store"):
         export_state(store, StateRef("job", "actor", 7), tmp_path / "base", tmp_path / "out")

@@ -42,16 +42,19 @@ def write(store, version):
 
 with ZarrStore(root, chunk_bytes=8192) as store:
     write(store, 1)
-    for name in ("create", "write_at", "sync", "sync_folder", "replace"):
+    if "over-a-deleted-one" in sys.argv:
+        write(store, 0)
+        store.delete(StateRef("j", "m", 0))
+    for name in ("create", "reopen", "write_at", "sync", "sync_folder", "replace"):
         setattr(files, name, deadly_step(getattr(files, name)))
     write(store, 2)
     print(count, flush=True)
 """
 
 
-def run_writer(root, deadly):
+def run_writer(root, deadly, *how):
     return subprocess.run(
-        [sys.executable, "-c", _KILLED_WRITER, str(root), str(deadly)],
+        [sys.executable, "-c", _KILLED_WRITER, str(root), str(deadly), *how],
         capture_output=True,
         text=True,
         timeout=120,
@@ -82,6 +85,20 @@ def test_a_killed_commit_leaves_the_version_before(tmp_path, num_steps, share):
         into = memoryview(bytearray(29056))
         store.read(StateRef("j", "m", 1), into)
         assert into[0] == 1
+
+
+@pytest.mark.slow
+def test_a_commit_killed_over_a_deleted_version_leaves_the_version_before(tmp_path):
+    whole = run_writer(tmp_path / "whole", 0, "over-a-deleted-one")
+    assert whole.returncode == 0, whole.stderr
+    for step in range(1, int(whole.stdout) - 4, 3):
+        root = tmp_path / str(step)
+        assert run_writer(root, step, "over-a-deleted-one").returncode == -signal.SIGKILL
+        with ZarrStore(root) as store:
+            assert store.versions("j", "m") == (1,)
+            assert [finding.damage for finding in store.check()] == [""]
+            store.collect("j", 1)
+            assert [path.name for path in (root / "j" / "m").iterdir()] == ["v00000001"]
 
 
 def test_a_full_disk_is_one_error_and_leaves_room_and_older_versions(store, states, monkeypatch):

@@ -243,6 +243,67 @@ def test_deleting_a_version_twice_is_harmless(store, states):
     assert store.versions("job", "actor") == ()
 
 
+def inodes(folder):
+    return {path.name: path.stat().st_ino for path in (folder / "weights").glob("c.*")}
+
+
+@pytest.mark.parametrize("durable", [True, False])
+def test_a_version_is_written_over_the_files_of_a_deleted_one(tmp_path, states, durable):
+    with ZarrStore(tmp_path, durable=durable, chunk_bytes=4096) as store:
+        for version in range(2):
+            store.write(*states.make(version=version))
+        old = inodes(version_folder(store, StateRef("job", "actor", 0)))
+        store.delete(StateRef("job", "actor", 0))
+        manifest, view = states.make(version=2)
+        store.write(manifest, view)
+        assert inodes(version_folder(store, manifest.ref)) == old
+        assert read_back(store, manifest.ref, len(view))[1] == view
+        assert [finding.damage for finding in store.check()] == ["", ""]
+        group = zarr.open_group(version_folder(store, manifest.ref), mode="r")
+        assert group["weights"][:].tobytes() + group["optimizer"][:].tobytes() == bytes(view)
+        with pytest.raises(StoreError, match=r"it holds versions \[1, 2\]"):
+            store.manifest(StateRef("job", "actor", 0))
+
+
+def test_files_that_somebody_linked_elsewhere_are_not_written_over(store, states, tmp_path):
+    manifest, view = states.make()
+    store.write(manifest, view)
+    chunk = version_folder(store, manifest.ref) / "weights" / "c.0"
+    (tmp_path / "kept").hardlink_to(chunk)
+    content = chunk.read_bytes()
+    store.delete(manifest.ref)
+    store.write(*states.make(version=1))
+    assert (tmp_path / "kept").read_bytes() == content
+    assert store.check()[0].damage == ""
+
+
+def test_a_state_of_another_layout_is_written_anew(store, states):
+    manifest, view = states.make()
+    store.write(manifest, view)
+    store.delete(manifest.ref)
+    layout = pack([("w", "weights", "int8", (9,))])
+    other = memoryview(bytes(range(64)))
+    ref = StateRef("job", "actor", 1)
+    store.write(Manifest(ref, layout, digest_of(other), 0, 0, 0, 0), other)
+    assert read_back(store, ref, 64)[1] == other
+    assert [path.name for path in (store.root / "job" / "actor").iterdir()] == ["v00000001"]
+
+
+@pytest.mark.parametrize("end", ["close", "release_job", "collect"])
+def test_nothing_of_a_deleted_version_stays_once_its_job_rests(tmp_path, states, end):
+    store = ZarrStore(tmp_path, durable=False)
+    for version in range(3):
+        store.write(*states.make(version=version))
+    store.retain("job", "actor", 1)
+    {
+        "close": store.close,
+        "release_job": lambda: store.release_job("job"),
+        "collect": lambda: store.collect("job", 1),
+    }[end]()
+    assert [path.name for path in (tmp_path / "job" / "actor").iterdir()] == ["v00000002"]
+    store.close()
+
+
 def test_check_reports_damage_and_changes_nothing(store, states):
     for version in range(2):
         store.write(*states.make(version=version))
