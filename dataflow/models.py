@@ -217,7 +217,7 @@ class ModelHandle:
         Returns
         -------
         Delayed
-            Node of a ``tuple[Sample, ...]``, ordered by prompt, then sample. Their logprobs are
+            Node of a `SampleBatch`, ordered by prompt, then sample. Their logprobs are
             of the distribution that was drawn from: after temperature, `top_k` and `top_p`.
 
         Raises

@@ -17,7 +17,8 @@ from dataflow.annotations import ANNOTATION, annotation_of
 from dataflow.calls import LLMCall, Trained, VersionToken, run_call
 from dataflow.errors import PipelineError
 from dataflow.phases import Phase
-from dataflow.samples import Rewards, Sample, teaching
+from dataflow.sample_batch import SampleBatch
+from dataflow.samples import Rewards, Sample
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,9 +143,9 @@ def _plain_token(call: LLMCall, token: object) -> VersionToken:
 
 def _train_inputs(
     call: LLMCall, samples: object, advantages: object, rewards: object
-) -> tuple[tuple[Sample, ...], Advantages, Rewards | None]:
+) -> tuple[Sequence[Sample], Advantages, Rewards | None]:
     """Samples, finite advantages for each, and the rewards if there are any."""
-    batch = teaching(_samples(call, samples))
+    batch = _samples(call, samples)
     if isinstance(advantages, Scored):
         rewards = advantages.rewards if rewards is None else rewards
         advantages = advantages.advantages
@@ -159,8 +160,10 @@ def _train_inputs(
     return batch, values, Rewards(_floats(call, "rewards", rewards))
 
 
-def _samples(call: LLMCall, samples: object) -> tuple[Sample, ...]:
-    """A non-empty tuple of samples."""
+def _samples(call: LLMCall, samples: object) -> Sequence[Sample]:
+    """A non-empty sequence of samples; what came from an engine is not looked into."""
+    if isinstance(samples, SampleBatch) and samples:
+        return samples
     batch = tuple(samples) if isinstance(samples, Sequence) else ()
     if not batch or not all(isinstance(item, Sample) for item in batch):
         raise PipelineError(

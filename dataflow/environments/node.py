@@ -9,12 +9,11 @@ from dask.delayed import Delayed, delayed
 from dataflow.environments.protocol import Environment
 from dataflow.errors import DataflowError, ToolError
 from dataflow.keys import unique_key
+from dataflow.sample_batch import SampleBatch
 from dataflow.samples import Sample
 
 
-def step(
-    environment: Environment, samples: Sequence[Sample], iteration: int = 0
-) -> tuple[Sample, ...]:
+def step(environment: Environment, samples: Sequence[Sample], iteration: int = 0) -> SampleBatch:
     """Samples after the environment's answers.
 
     Raises
@@ -37,7 +36,7 @@ def step(
             f"environment {name} gave back {len(stepped)} samples for {len(samples)}, or others "
             "than it was given; it must return every sample, in order"
         )
-    return stepped
+    return SampleBatch(stepped)
 
 
 def node(

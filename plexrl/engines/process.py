@@ -19,6 +19,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import NoReturn
 
+from dataflow.sample_batch import as_batch
 from dataflow.samples import SampleId
 from plexrl.engines.frames import (
     ArenaName,
@@ -249,7 +250,7 @@ def serve(sock: socket.socket) -> None:
         try:
             request = host.receive()
             heart.begin()
-            reply = Reply(host.run(request))
+            reply = Reply(as_batch(host.run(request)))
         except (EOFError, ConnectionError):
             return
         except Exception as error:  # noqa: BLE001 (the parent raises it)

@@ -53,7 +53,7 @@ class DrawKey:
 class TrainBatch:
     """Input of a train function."""
 
-    samples: tuple[Sample, ...]
+    samples: Sequence[Sample]
     advantages: tuple[float, ...] | tuple[tuple[float, ...], ...]
     """One per sample, or per sample one for each completion token."""
     old_logprobs: tuple[tuple[float, ...], ...] | None = None

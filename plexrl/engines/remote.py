@@ -5,9 +5,11 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
-from typing import Protocol, cast
+from dataclasses import replace
+from typing import Protocol, TypeVar, cast
 
 from dataflow.calls import GenerateOptions, LogprobOptions, TrainOptions
+from dataflow.sample_batch import SampleBatch, as_batch
 from dataflow.samples import Prompt, Sample, SampleId
 from plexrl.core.layout import StateLayout
 from plexrl.engines.child import EngineChild
@@ -15,6 +17,8 @@ from plexrl.engines.folders import check_folder
 from plexrl.engines.frames import ArenaName, BreakName, Cancel, Request, Stop, dumps
 from plexrl.engines.protocol import DrawKey, Interrupted, ModelSource, TrainBatch, Unfinished
 from plexrl.engines.ranks import EngineStart, Patience, Ranks
+
+Item = TypeVar("Item")
 
 
 class SharedArena(Protocol):
@@ -130,9 +134,9 @@ class EngineProcess(AbstractContextManager["EngineProcess"]):
 
     def generate(
         self, inputs: Sequence[Prompt] | Sequence[Sample], options: GenerateOptions, key: DrawKey
-    ) -> tuple[Sample, ...]:
+    ) -> SampleBatch:
         """Sample completions of prompts, or one more turn of the active samples."""
-        return cast("tuple[Sample, ...]", self._call("generate", tuple(inputs), options, key))
+        return cast("SampleBatch", self._call("generate", _as_one(inputs), options, key))
 
     def generate_until(
         self,
@@ -140,11 +144,11 @@ class EngineProcess(AbstractContextManager["EngineProcess"]):
         inputs: Sequence[Prompt] | Sequence[Sample] | Interrupted,
         options: GenerateOptions,
         key: DrawKey,
-    ) -> tuple[Sample, ...] | Interrupted:
+    ) -> SampleBatch | Interrupted:
         """As `generate`, until `stop` is called with this name, before or while it runs."""
-        work = inputs if isinstance(inputs, Interrupted) else tuple(inputs)
+        work = inputs if isinstance(inputs, Interrupted) else _as_one(inputs)
         found = self._call("generate_until", BreakName(name), work, options, key)
-        return cast("tuple[Sample, ...] | Interrupted", found)
+        return cast("SampleBatch | Interrupted", found)
 
     def stop(self, name: str) -> None:
         """End a generation after the token it is at; from any thread, at once."""
@@ -162,15 +166,16 @@ class EngineProcess(AbstractContextManager["EngineProcess"]):
         self, samples: Sequence[Sample], options: LogprobOptions
     ) -> tuple[tuple[float, ...], ...]:
         """Log-probabilities (nats) of all completion tokens, by the training forward."""
-        values = self._call("logprobs", tuple(samples), options)
+        values = self._call("logprobs", _as_one(samples), options)
         return cast("tuple[tuple[float, ...], ...]", values)
 
     def values(self, samples: Sequence[Sample]) -> tuple[tuple[float, ...], ...]:
         """A critic's estimate before each completion token (models with a value head only)."""
-        return cast("tuple[tuple[float, ...], ...]", self._call("values", tuple(samples)))
+        return cast("tuple[tuple[float, ...], ...]", self._call("values", _as_one(samples)))
 
     def train(self, batch: TrainBatch, options: TrainOptions) -> Mapping[str, float]:
         """Train in place; returns what was measured."""
+        batch = replace(batch, samples=_as_one(batch.samples))
         return cast("Mapping[str, float]", self._call("train", batch, options))
 
     def export(self, folder: str) -> None:
@@ -230,3 +235,10 @@ class EngineProcess(AbstractContextManager["EngineProcess"]):
             fd,
             silence_s=self._patience.heartbeat_timeout_s,
         )
+
+
+def _as_one(items: Sequence[Item]) -> Sequence[Item]:
+    """Items as they go to the child: samples as a batch, which is not looked into here."""
+    if isinstance(items, SampleBatch):
+        return cast("Sequence[Item]", items)
+    return cast("Sequence[Item]", as_batch(tuple(items)))

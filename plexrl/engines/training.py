@@ -15,6 +15,7 @@ from transformers import PreTrainedModel
 from transformers.modeling_layers import GradientCheckpointingLayer
 
 from dataflow.calls import Loss, TrainOptions
+from dataflow.samples import teaching
 from plexrl.engines.aggregation import part_weight, resolve_aggregation
 from plexrl.engines.folders import HEAD_VALUE
 from plexrl.engines.losses import per_token, resolve_loss
@@ -54,6 +55,7 @@ class Trainer:
             The batch or an option is malformed, the loss is unknown, raises or is not finite;
             the state is then the one from before the call.
         """
+        batch = replace(batch, samples=teaching(batch.samples))
         check_batch(batch, options)
         loss = resolve_loss(options)
         group = self.optimizer.param_groups[0]

@@ -105,7 +105,7 @@ class Rollouts:
         process: EngineProcess,
         inputs: Sequence[Prompt] | Sequence[Sample],
         options: GenerateOptions,
-    ) -> tuple[Sample, ...] | Stopped:
+    ) -> Sequence[Sample] | Stopped:
         """Begin a rollout under the lease, or go on with it, until it ends or yields."""
         function_id = self._holder
         name = f"{function_id}#{next(self._numbers)}"
