@@ -6,7 +6,7 @@ from dataflow.calls import LLMCall, Trained, VersionToken
 from dataflow.errors import NoServiceError, PipelineError
 from dataflow.nodes import Scored, run_node
 from dataflow.phases import Phase
-from dataflow.samples import EndReason, Rewards
+from dataflow.samples import Rewards
 
 TOKEN = VersionToken("job", "actor", 1, "d")
 TRAIN = LLMCall("job", "actor", Phase.TRAIN, 1, 0, 1, 7)
@@ -51,13 +51,6 @@ def test_advantages_come_in_any_form_of_numbers(service, make_sample, form):
     samples = [make_sample(), make_sample(sample=1)]
     run_node(TRAIN, TOKEN, samples, form([1, -1]), [0.5, 0.25], None)
     assert service.inputs == (TOKEN, tuple(samples), (1.0, -1.0), Rewards((0.5, 0.25)), None)
-
-
-def test_of_a_cancelled_sample_no_token_is_trained_on(service, make_sample):
-    drawn = {"token_ids": (5,), "policy_mask": (True,)}
-    samples = [make_sample(**drawn), make_sample(sample=1, end=EndReason.CANCELLED, **drawn)]
-    run_node(TRAIN, TOKEN, samples, (1.0, -1.0), None, None)
-    assert [sample.policy_mask for sample in service.inputs[1]] == [(True,), (False,)]
 
 
 def test_scored_samples_bring_their_rewards(service, make_sample):

@@ -6,6 +6,7 @@ import pytest
 import torch
 
 from dataflow.calls import GenerateOptions, LogprobOptions, TrainOptions
+from dataflow.samples import EndReason
 from plexrl.core.layout import ROLE_WEIGHTS
 from plexrl.engines.folders import architecture_key, state_bytes
 from plexrl.engines.protocol import DrawKey, ModelSource, TrainBatch
@@ -50,6 +51,24 @@ def test_micro_batches_add_up_to_the_whole_step(bench, batch, aggregation):
     parts, accumulated = bench.train(batch, replace(options, micro_batch_size=3))
     assert parts == pytest.approx(whole, rel=1e-4, abs=1e-6)
     assert torch.allclose(weights, accumulated, atol=1e-4)
+
+
+@pytest.mark.slow
+def test_nothing_is_learned_from_a_cancelled_sample(bench, batch):
+    rows = [
+        replace(s, end=EndReason.CANCELLED) if s.sample_index == 0 else s for s in batch.samples
+    ]
+    unmasked = [
+        replace(s, policy_mask=(False,) * len(s.policy_mask), end=EndReason.STOP)
+        if s.sample_index == 0
+        else s
+        for s in batch.samples
+    ]
+    metrics, weights = bench.train(replace(batch, samples=rows), STEEP)
+    expected, expected_weights = bench.train(replace(batch, samples=unmasked), STEEP)
+    assert metrics == expected
+    assert torch.equal(weights, expected_weights)
+    assert metrics["num_tokens"] < bench.train(batch, STEEP)[0]["num_tokens"]
 
 
 @pytest.mark.slow
