@@ -110,6 +110,9 @@ def engine_arguments(config: Any, *, is_on_gpu: bool) -> dict[str, Any]:  # noqa
         **arguments,
         # What the torch engine trains; without bfloat16 units anything shorter is slower too.
         "dtype": "float32",
+        # A prompt that is read in two steps draws one number too many; vLLM takes it back from the
+        # row's generator, which generators of a CPU cannot, and ends with an error.
+        "enable_chunked_prefill": False,
         "block_size": CPU_BLOCK_TOKENS,
         "kv_cache_memory_bytes": cpu_cache_bytes(config, context_limit),
     }

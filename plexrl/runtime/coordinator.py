@@ -18,7 +18,6 @@ from plexrl.core.status import (
     ClusterStatus,
     JobState,
 )
-from plexrl.engines.protocol import EngineKind
 from plexrl.errors import JobError
 from plexrl.planning.planner import GroupFacts, PlannedJob, Planner, Proposal
 from plexrl.runtime.commits import CommitLog
@@ -267,7 +266,8 @@ class Coordinator:
                 iteration=int(str(annotation["iteration"])),
                 version=int(str(annotation["version"])),
                 hint_s=hint if isinstance(hint, float) else None,
-                is_yieldable=_is_yieldable(annotation, facts),
+                # One that samples can stop in the middle and go on without losing what it has done.
+                is_yieldable=Phase(str(annotation["function"])).is_sampling,
             )
         )
 
@@ -382,13 +382,6 @@ def _require_room(facts: JobFacts, largest_bytes: int) -> None:
             f"largest group has {largest_bytes}: raise host_budget_bytes "
             "(plexrl.state.host_budget_bytes) or use a smaller model"
         )
-
-
-def _is_yieldable(annotation: Mapping[str, object], facts: JobFacts) -> bool:
-    """Whether a function can stop in the middle and go on without losing what it has done."""
-    options = facts.models.get(str(annotation["model"]))
-    is_sampling = Phase(str(annotation["function"])).is_sampling
-    return is_sampling and options is not None and options.rollout_engine == EngineKind.TORCH
 
 
 def _since(epoch_s: float, record: IterationRecord) -> IterationRecord:

@@ -4,6 +4,7 @@ import pytest
 
 import plexrl
 from plexrl.engines import vllm_settings
+from solver.trace import Outcome
 
 pytestmark = pytest.mark.slow
 TIMEOUT_S = 240.0
@@ -33,6 +34,26 @@ def test_jobs_share_a_group_with_vllm_for_rollouts_and_torch_for_training(
     (after,) = cluster.status().groups
     assert after.num_engine_starts == before.num_engine_starts + 1
     assert len({run.export(tmp_path / run.name) for run in runs}) == 2
+
+
+@pytest.mark.vllm
+@needs_vllm
+def test_a_vllm_rollout_yields_to_a_shorter_job_and_samples_what_it_samples_alone(
+    cluster, small_job
+):
+    def long(name):
+        size = {"num_prompts": 8, "num_samples": 8, "max_new_tokens": 200}
+        return small_job(name, iterations=1, rollout_engine="vllm", keep_samples=1, **size)
+
+    alone = cluster.submit(long("vllm-alone"))
+    alone.result(TIMEOUT_S)
+    runs = [cluster.submit(long("vllm-yields")), cluster.submit(small_job("short", iterations=12))]
+    for run in runs:
+        run.result(TIMEOUT_S)
+    leases = [lease for lease in cluster.trace().leases if lease.job == "vllm-yields"]
+    assert Outcome.YIELDED in {lease.outcome for lease in leases}
+    shared = [(row["prompt"], row["completion"], row["reward"]) for row in runs[0].samples()]
+    assert shared == [(r["prompt"], r["completion"], r["reward"]) for r in alone.samples()]
 
 
 @pytest.mark.skipif(vllm_settings.is_installed(), reason="vLLM is installed here")

@@ -89,3 +89,9 @@ def test_a_tied_weight_is_given_under_all_its_names(base_folder):
 def test_a_folder_without_a_decoder_only_model_is_refused(tmp_path):
     with pytest.raises(ModelFolderError, match="does not exist"):
         WeightNames(str(tmp_path / "nowhere"))
+
+
+def test_prompts_are_read_whole_on_a_cpu_whose_generators_cannot_go_back():
+    arguments = vllm_settings.engine_arguments(config(), is_on_gpu=False)
+    assert arguments["enable_chunked_prefill"] is False
+    assert "enable_chunked_prefill" not in vllm_settings.engine_arguments(config(), is_on_gpu=True)

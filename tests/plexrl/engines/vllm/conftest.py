@@ -1,6 +1,6 @@
 """One vLLM engine process for all tests of this folder; starting one takes ten seconds."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import pytest
 
@@ -8,7 +8,11 @@ from plexrl.engines import vllm_settings
 from plexrl.engines.protocol import EngineKind, ModelSource
 from plexrl.engines.remote import EngineProcess
 from plexrl.engines.torch_engine import TorchEngine
+from plexrl.state.arena import Arena
 from tests.plexrl.engines.conformance import RemoteRig
+
+TOLERANCE = 1e-5
+"""Nats; sums depend on which rows are computed together."""
 
 
 def pytest_collection_modifyitems(items):
@@ -30,8 +34,6 @@ class VLLMRig(RemoteRig):
     torch: TorchEngine = None
 
     def new_arena(self):
-        from plexrl.state.arena import Arena
-
         return Arena(self.torch.layout().nbytes)
 
     def reset(self, folder=None):
@@ -42,6 +44,15 @@ class VLLMRig(RemoteRig):
         self.torch.load(self.arenas[folder].view)
         self.engine.load(self.arenas[folder])
         return self.arenas[folder]
+
+    def same(self, found, expected):
+        def drawn(samples):
+            return [replace(sample, logprobs=()) for sample in samples]
+
+        assert drawn(found) == drawn(expected)
+        for one, other in zip(found, expected, strict=True):
+            assert one.logprobs == pytest.approx(other.logprobs, abs=TOLERANCE)
+        return True
 
 
 @pytest.fixture(scope="session")

@@ -1,5 +1,8 @@
 """New weights in place: every way in which vLLM was seen to keep old ones in silence."""
 
+import os
+import subprocess
+import sys
 from dataclasses import replace
 
 import pytest
@@ -10,6 +13,7 @@ from dataflow.samples import Prompt
 from plexrl.engines.protocol import DrawKey, EngineKind, ModelSource, TrainBatch
 from plexrl.engines.remote import EngineProcess
 from plexrl.engines.torch_engine import TorchEngine
+from plexrl.engines.vllm_settings import ENVIRONMENT
 from plexrl.errors import EngineError, ModelFolderError
 from plexrl.state.arena import Arena
 from tests.plexrl.engines.conformance import KEY, OPTIONS, PROMPTS
@@ -158,3 +162,48 @@ def test_a_head_size_without_a_kernel_is_the_users_error(tmp_path):
     folder = save(tmp_path, LlamaConfig(**SMALL, num_key_value_heads=1))
     with pytest.raises(ModelFolderError, match="attention heads of 16"):
         EngineProcess(ModelSource(folder, kind=EngineKind.VLLM))
+
+
+LEFT_OUT = """
+import sys
+from plexrl.engines.protocol import EngineKind, ModelSource
+from plexrl.engines.vllm_engine import VLLMEngine
+from plexrl.engines.torch_engine import TorchEngine
+from plexrl.engines.vllm_settings import ENVIRONMENT
+from plexrl.engines.vllm_transfer import update
+from plexrl.errors import EngineError
+from tests.plexrl.engines.conformance import KEY, OPTIONS, PROMPTS
+
+folder, other = sys.argv[1:]
+torch_engine = TorchEngine(ModelSource(folder), "cpu")
+arenas = []
+for name in (folder, other):
+    arenas.append(memoryview(bytearray(torch_engine.layout().nbytes)))
+    torch_engine.read_folder(name, arenas[-1])
+engine = VLLMEngine(ModelSource(folder, kind=EngineKind.VLLM))
+expected = []
+for arena in arenas:
+    engine.load(arena)
+    expected.append(engine.generate(PROMPTS, OPTIONS, KEY))
+weights = [w for w in engine._weights(arenas[0]) if "down_proj" not in w[0]]
+for given, what in ((weights, "no new values"), (iter(weights[:5]), "no new values")):
+    try:
+        update(engine._llm, given, "broken")
+    except EngineError as error:
+        print(what in str(error), "embed_tokens" in str(error), "norm" in str(error))
+engine.load(arenas[0])
+print(engine.generate(PROMPTS, OPTIONS, KEY) == expected[0] != expected[1])
+"""
+
+
+def test_weights_that_are_left_out_are_an_error_and_the_next_update_is_whole(
+    base_folder, other_folder
+):
+    done = subprocess.run(
+        [sys.executable, "-c", LEFT_OUT, base_folder, other_folder],
+        capture_output=True,
+        text=True,
+        check=True,
+        env={**os.environ, **ENVIRONMENT},
+    )
+    assert done.stdout.splitlines()[-3:] == ["True False False", "True False True", "True"]
