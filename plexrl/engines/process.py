@@ -5,6 +5,7 @@ Started as ``python -m plexrl.engines.process FD`` by `plexrl.engines.remote.Eng
 
 from __future__ import annotations
 
+import gc
 import mmap
 import os
 import select
@@ -244,6 +245,8 @@ def serve(sock: socket.socket) -> None:
             _give_up(sock, error)
         send(sock, dumps(_failure(error)))
         return
+    # Collections would walk through all that was imported, a tenth of a second each.
+    gc.freeze()
     send(sock, dumps(Reply()))
     heart = Heart(sock, host.unfinished)
     while True:

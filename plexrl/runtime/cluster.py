@@ -39,6 +39,8 @@ DASK_SETTINGS: Mapping[str, Any] = {
     # A restart would take the state of all jobs with it.
     "distributed.scheduler.blocked-handlers": ["restart", "restart_workers"],
     "distributed.scheduler.work-stealing": False,
+    # Ten looks a second into each process's threads; at Dask's hundred they show in an iteration.
+    "distributed.worker.profile.interval": "100ms",
     "distributed.comm.timeouts.connect": "30s",
 }
 """What PlexRL sets in Dask's configuration for clusters it starts itself."""

@@ -478,6 +478,7 @@ class JobDriver:
                 batch.samples,
                 batch.advantages,
                 batch.rewards,
+                iteration.trained[model],
                 dask_key_name=iteration.key(f"keep.{model}"),
             )
             for model, batch in iteration.batches.items()

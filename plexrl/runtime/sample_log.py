@@ -97,8 +97,10 @@ def keep(
     samples: Sequence[Sample],
     advantages: object,
     rewards: object,
+    trained: object,
 ) -> None:
-    """Body of the node that keeps what a train function saw."""
+    """Body of the node that keeps what a train function saw, once it is done: it must not wait."""
+    del trained
     write_or_warn(log, job, model, iteration, batches.rows(samples, advantages, rewards))
 
 

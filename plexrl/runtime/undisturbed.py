@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import signal
+import sys
 
 from distributed import Worker
 
@@ -18,8 +19,14 @@ NICENESS = 5
 since everything waits for it."""
 
 
+SWITCH_S = 0.0005
+"""Longest that a thread which computes in Python keeps a worker's event loop from running; Python's
+own 5 ms pass several times in an iteration."""
+
+
 def dask_setup(worker: Worker) -> None:
     """Ignore Ctrl-C, and yield to groups; Dask calls this while the worker starts."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    sys.setswitchinterval(SWITCH_S)
     if group_of(worker.state.total_resources) is None:
         os.nice(NICENESS)

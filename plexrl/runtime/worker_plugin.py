@@ -6,6 +6,7 @@ One plugin for all workers; a worker's resources say which of the two it becomes
 from __future__ import annotations
 
 import asyncio
+import gc
 import logging
 from collections.abc import Iterable, Iterator
 from concurrent.futures import Executor, ThreadPoolExecutor
@@ -105,6 +106,9 @@ class PlexRLWorker(WorkerPlugin):
             self._role = DriverHost(worker, self._state)
         else:
             self._role = _ServiceHost(worker, group, self._state, self._engines, self._holder)
+        # The many small values of a large batch set off collections, which would walk through all
+        # that was imported.
+        gc.freeze()
 
     def stored(self, start: StartVersion, models: Iterable[str]) -> Stored:
         """Versions of these models of the job that a job shall start from."""
