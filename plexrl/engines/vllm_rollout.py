@@ -93,8 +93,9 @@ class VLLMDraw:
     ) -> list[Drawn | None]:
         """Draw one turn of each row; results in the order of the rows."""
         kept = self._kept.pop(stop.resumes, {})
-        turns = [kept.pop(row, None) or _Turn(str(next(self._names))) for row in rows]
-        self._abort(kept.values())
+        turns = [kept.get(row) or _Turn(str(next(self._names))) for row in rows]
+        wanted = {turn.id for turn in turns}
+        self._abort(turn for turn in kept.values() if turn.id not in wanted)
         try:
             self._go_on([turn for turn in turns if turn.id])
             self._begin([(r, t) for r, t in zip(rows, turns, strict=True) if not t.id], options)
