@@ -8,7 +8,6 @@ calls are the same on a CPU and on a GPU.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
@@ -64,44 +63,27 @@ def update(llm: Any, weights: Weights, tag: str) -> None:  # noqa: ANN401 (vLLM 
 
 
 def _backend() -> type:
-    from vllm.distributed.weight_transfer.base import (
-        WeightTransferEngine,
-        WeightTransferInitInfo,
-        WeightTransferUpdateInfo,
-    )
-    from vllm.model_executor.model_loader.reload import (
-        finalize_layerwise_reload,
-        initialize_layerwise_reload,
-    )
-
-    @dataclass
-    class Start(WeightTransferInitInfo):  # type: ignore[misc]
-        """Nothing to agree upon."""
-
-    @dataclass
-    class Update(WeightTransferUpdateInfo):  # type: ignore[misc]
-        """One transfer."""
-
-        weights: Weights
+    from vllm.distributed.weight_transfer.base import WeightTransferEngine
+    from vllm.model_executor.model_loader import reload
 
     class ArenaTransfer(WeightTransferEngine):  # type: ignore[misc]
         """Loads all weights of the network in one transfer."""
 
-        init_info_cls = Start
-        update_info_cls = Update
+        init_info_cls = dict
+        update_info_cls = dict
         supports_draft_weight_update = False
 
-        def init_transfer_engine(self, init_info: Start) -> None:
+        def init_transfer_engine(self, init_info: dict[str, Any]) -> None:
             """Nothing is set up: the memory is mapped already."""
 
         def start_weight_update(self) -> None:
             """Let vLLM bring each layer into the form of a checkpoint."""
-            initialize_layerwise_reload(self.model)
+            reload.initialize_layerwise_reload(self.model)
 
         def update_weights(self, update_info: dict[str, Any]) -> None:
             """As vLLM's, which needs an accelerator."""
             try:
-                self.receive_weights(self.parse_update_info(update_info))
+                self.receive_weights(update_info)
             except BaseException:
                 # Layers that got a part would take it for one of the next transfer.
                 self.finish_weight_update()
@@ -109,21 +91,25 @@ def _backend() -> type:
             if torch.accelerator.is_available():
                 torch.accelerator.synchronize()
 
-        def receive_weights(self, update_info: Update) -> None:
-            """Load; vLLM leaves a weight that it was not given as it was."""
-            wanted = {name for name, _ in self.model.named_parameters()}
-            missing = wanted - self.model.load_weights(update_info.weights)
-            if missing:
-                raise EngineError(
-                    f"vLLM got no new values of {', '.join(sorted(missing))}; the names of the "
-                    "weights do not fit this vLLM: take rollout_engine='torch' for this model"
-                )
+        def receive_weights(self, update_info: dict[str, Any]) -> None:
+            _load_all(self.model, update_info["weights"])
 
         def finish_weight_update(self) -> None:
             """Let vLLM bring each layer into the form it computes with."""
-            finalize_layerwise_reload(self.model, self.model_config)
+            reload.finalize_layerwise_reload(self.model, self.model_config)
 
         def shutdown(self) -> None:
             """Nothing was set up."""
 
     return ArenaTransfer
+
+
+def _load_all(model: Any, weights: Weights) -> None:  # noqa: ANN401
+    """Load; vLLM itself leaves a weight that it was not given as it was."""
+    wanted = {name for name, _ in model.named_parameters()}
+    missing = wanted - model.load_weights(weights)
+    if missing:
+        raise EngineError(
+            f"vLLM got no new values of {', '.join(sorted(missing))}; the names of the weights do "
+            "not fit this vLLM: take rollout_engine='torch' for this model"
+        )
