@@ -15,8 +15,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from dataflow.calls import GenerateOptions
-from dataflow.samples import EndReason
-from plexrl.engines.protocol import Break
+from dataflow.samples import EndReason, SampleId
+from plexrl.engines.protocol import Break, Unfinished
 from plexrl.engines.text_codec import TextCodec
 from plexrl.engines.turns import DecodeRow, Drawn
 from plexrl.errors import EngineError
@@ -24,7 +24,11 @@ from plexrl.errors import EngineError
 _MIN_TEMPERATURE = 0.01
 """vLLM raises lower temperatures to this in silence; only 0 means greedy."""
 
-_END = {"stop": EndReason.STOP, "length": EndReason.LENGTH}
+_END = {
+    "stop": EndReason.STOP,
+    "length": EndReason.LENGTH,
+    "abort": EndReason.CANCELLED,
+}
 """vLLM's finish reason → ours."""
 
 
@@ -34,6 +38,7 @@ class _Turn:
 
     name: str
     """Of its request, as outputs carry it."""
+    sample: SampleId
     id: str = ""
     """Of its request, inside vLLM."""
     token_ids: list[int] = field(default_factory=list)
@@ -85,6 +90,7 @@ class VLLMDraw:
         self._codec = codec
         self._context_limit = context_limit
         self._names = itertools.count()
+        self._drawing: Sequence[_Turn] = ()
         self._kept: dict[str, dict[DecodeRow, _Turn]] = {}
         """Name of the break → its unfinished rows."""
 
@@ -93,16 +99,19 @@ class VLLMDraw:
     ) -> list[Drawn | None]:
         """Draw one turn of each row; results in the order of the rows."""
         kept = self._kept.pop(stop.resumes, {})
-        turns = [kept.get(row) or _Turn(str(next(self._names))) for row in rows]
+        turns = [kept.get(row) or self._new_turn(row) for row in rows]
         wanted = {turn.id for turn in turns}
         self._abort(turn for turn in kept.values() if turn.id not in wanted)
         try:
             self._go_on([turn for turn in turns if turn.id])
             self._begin([(r, t) for r, t in zip(rows, turns, strict=True) if not t.id], options)
+            self._drawing = turns
             is_over = self._run(turns, options, stop)
         except BaseException:
             self._abort(turns)
             raise
+        finally:
+            self._drawing = ()
         if not all(math.isfinite(sum(turn.logprobs)) for turn in turns if turn.end is not None):
             # Whoever comes next must not suffer from the broken weights of this one.
             self._abort(turns)
@@ -115,6 +124,22 @@ class VLLMDraw:
     def discard(self, name: str) -> None:
         """Give up what is kept of an interrupted turn."""
         self._abort(self._kept.pop(name, {}).values())
+
+    def unfinished(self) -> tuple[Unfinished, ...]:
+        """What is being drawn right now; called from another thread, while it is."""
+        states = [(turn.sample, self._state(turn)) for turn in self._drawing]
+        return tuple(
+            Unfinished(sample, state.detokenizer.num_output_tokens())
+            for sample, state in states
+            if state is not None
+        )
+
+    def _new_turn(self, row: DecodeRow) -> _Turn:
+        return _Turn(str(next(self._names)), row.sample)
+
+    def _state(self, turn: _Turn) -> Any:  # noqa: ANN401 (vLLM's)
+        """What vLLM knows of a request; None once it has ended."""
+        return self._engine.output_processor.request_states.get(turn.id)
 
     def _begin(self, new: Sequence[tuple[DecodeRow, _Turn]], options: GenerateOptions) -> None:
         """Hand rows to vLLM; those of one context are prepared once, as it does for ``n``."""
@@ -148,8 +173,11 @@ class VLLMDraw:
         by_name = {turn.name: turn for turn in turns}
         while self._core.scheduler.has_unfinished_requests():
             self._step(by_name, options)
+            is_asked = stop.is_asked()
+            if cancelled := stop.cancelled():
+                self._cancel([turn for turn in turns if turn.sample in cancelled], options)
             # Each part draws at least one token, however often it is told to stop.
-            if stop.is_asked() and any(self._has_drawn(turn) for turn in turns):
+            if is_asked and any(self._has_drawn(turn) for turn in turns):
                 self._settle(by_name, options)
                 break
         return all(turn.end is not None for turn in turns)
@@ -158,6 +186,18 @@ class VLLMDraw:
         for output in self._engine.step():
             turn = turns[output.request_id]
             if self._take(turn, output.outputs[0], options):
+                self._abort([turn])
+
+    def _cancel(self, turns: Iterable[_Turn], options: GenerateOptions) -> None:
+        """End turns that have a token, with what was drawn."""
+        from vllm.v1.engine import FinishReason
+
+        for turn in turns:
+            state = self._state(turn)
+            if state is not None and state.detokenizer.num_output_tokens():
+                # As vLLM itself answers who waits for a request that is aborted.
+                output = state.make_request_output([], None, FinishReason.ABORT, None)
+                self._take(turn, output.outputs[0], options)
                 self._abort([turn])
 
     def _settle(self, turns: Mapping[str, _Turn], options: GenerateOptions) -> None:

@@ -53,6 +53,11 @@ class Rig:
         """Begin or go on with a generation that is told to stop from the start."""
         return self.engine.generate_until(Break(name, lambda: True), inputs, options, KEY)
 
+    def draw_cancelled(self, name, samples, inputs, options=OPTIONS):
+        """A generation of which some samples were cancelled before it began."""
+        stop = Break(name, lambda: False, cancelled=lambda: samples)
+        return self.engine.generate_until(stop, inputs, options, KEY)
+
     def same(self, found, expected):
         """Whether samples are equal, as far as the engine promises it."""
         return tuple(found) == tuple(expected)
@@ -86,6 +91,10 @@ class RemoteRig(Rig):
 
     def draw_a_token(self, name, inputs, options=OPTIONS):
         self.engine.stop(name)
+        return self.engine.generate_until(name, inputs, options, KEY)
+
+    def draw_cancelled(self, name, samples, inputs, options=OPTIONS):
+        self.engine.cancel(name, samples)
         return self.engine.generate_until(name, inputs, options, KEY)
 
 
@@ -262,6 +271,38 @@ def test_what_was_discarded_is_drawn_again_to_the_same_tokens(rig):
     assert {found.samples[row].turn for row in found.rows} == {0}
     rig.engine.discard("second")
     assert rig.same(go_on(rig, found), whole)
+
+
+def test_a_cancelled_sample_ends_with_a_token_and_the_others_go_on(rig):
+    rig.reset()
+    options = replace(OPTIONS, stop=LETTERS)
+    whole = rig.engine.generate(PROMPTS, options, KEY)
+    chosen = frozenset({(0, 1), (2, 0), (9, 9)})
+    found = rig.draw_cancelled("cancelled", chosen, PROMPTS, options)
+    for sample, expected in zip(found, whole, strict=True):
+        start = len(sample.token_ids)
+        assert start > 0
+        assert sample.token_ids == expected.token_ids[:start]
+        assert sample.logprobs == pytest.approx(expected.logprobs[:start], abs=1e-5)
+        if (sample.prompt.index, sample.sample_index) not in chosen:
+            assert (sample.end, start) == (expected.end, len(expected.token_ids))
+        elif start < len(expected.token_ids):
+            assert (sample.end, sample.is_active) == (EndReason.CANCELLED, False)
+    assert sum(s.end is EndReason.CANCELLED for s in found) > 0
+    # Of another generation nothing was cancelled.
+    again = rig.engine.generate(PROMPTS, options, KEY)
+    assert [s.token_ids for s in again] == [s.token_ids for s in whole]
+
+
+def test_a_sample_cancelled_between_turns_has_no_further_one(rig):
+    rig.reset()
+    first = rig.engine.generate(PROMPTS, replace(OPTIONS, stop=LETTERS), KEY)
+    called = [s for s in first if s.is_active]
+    answered = tuple(replace(s, pending_text="408|") for s in called)
+    chosen = frozenset({(called[0].prompt.index, called[0].sample_index)})
+    ended, *others = rig.draw_cancelled("between turns", chosen, answered)
+    assert (ended.end, ended.is_active) == (EndReason.CANCELLED, False)
+    assert (ended.turn, all(other.turn == 2 for other in others)) == (1, True)
 
 
 @pytest.mark.parametrize("limits", [{"top_k": 1}, {"top_p": 1e-6}])
