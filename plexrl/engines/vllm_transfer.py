@@ -81,15 +81,13 @@ def _backend() -> type:
             reload.initialize_layerwise_reload(self.model)
 
         def update_weights(self, update_info: dict[str, Any]) -> None:
-            """As vLLM's, which needs an accelerator."""
+            """As vLLM's, which works with an accelerator only."""
             try:
                 self.receive_weights(update_info)
             except BaseException:
                 # Layers that got a part would take it for one of the next transfer.
                 self.finish_weight_update()
                 raise
-            if torch.accelerator.is_available():
-                torch.accelerator.synchronize()
 
         def receive_weights(self, update_info: dict[str, Any]) -> None:
             _load_all(self.model, update_info["weights"])
@@ -113,3 +111,5 @@ def _load_all(model: Any, weights: Weights) -> None:  # noqa: ANN401
             f"vLLM got no new values of {', '.join(sorted(missing))}; the names of the weights do "
             "not fit this vLLM: take rollout_engine='torch' for this model"
         )
+    if torch.accelerator.is_available():
+        torch.accelerator.synchronize()
