@@ -117,11 +117,6 @@ def remove_file(path: Path) -> None:
     path.unlink()
 
 
-def remove_folder(path: Path) -> None:
-    """Remove an empty folder."""
-    path.rmdir()
-
-
 def sync(fd: int) -> None:
     """Wait until the file's bytes are on the disk."""
     os.fsync(fd)

@@ -24,6 +24,7 @@ class Spares:
 
     def __init__(self) -> None:
         self._held: dict[tuple[str, str], tuple[Path, tuple[ArraySpan, ...]]] = {}
+        self._emptied: list[Path] = []
         self._lock = Lock()
 
     def put(self, ref: StateRef, folder: Path, spans: tuple[ArraySpan, ...]) -> None:
@@ -31,8 +32,10 @@ class Spares:
         with self._lock:
             old = self._held.pop((ref.job, ref.model), None)
             self._held[ref.job, ref.model] = folder, spans
-        if old is not None:
-            files.remove_tree(old[0])
+            useless = self._emptied + ([] if old is None else [old[0]])
+            self._emptied = []
+        for path in useless:
+            files.remove_tree(path)
 
     def take(self, ref: StateRef, spans: tuple[ArraySpan, ...]) -> Path | None:
         """Folder whose arrays a version may be written over; None if there is none.
@@ -50,11 +53,21 @@ class Spares:
         files.remove_tree(folder)
         return None
 
+    def used(self, folder: Path) -> None:
+        """Note that the arrays of a folder were moved out of it.
+
+        It is removed with the next version that is deleted: file systems take their time for it,
+        and a commit shall not wait.
+        """
+        with self._lock:
+            self._emptied.append(folder)
+
     def drop(self, job: str | None = None) -> None:
         """Remove those of a job; None: all."""
         with self._lock:
             keys = [key for key in self._held if job in {None, key[0]}]
-            folders = [self._held.pop(key)[0] for key in keys]
+            folders = [self._held.pop(key)[0] for key in keys] + self._emptied
+            self._emptied = []
         for folder in folders:
             files.remove_tree(folder)
 

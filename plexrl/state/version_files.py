@@ -136,8 +136,8 @@ def write_version(
     Parameters
     ----------
     spare
-        Folder with arrays of these spans that nobody needs any more, which are moved and
-        written over; None: all is made new.
+        Folder with arrays of these spans that nobody needs any more, which are moved out of
+        it and written over; None: all is made new.
 
     Returns
     -------
@@ -183,8 +183,6 @@ def _make_arrays(folder: Path, spans: tuple[ArraySpan, ...], spare: Path | None)
             (folder / span.name).mkdir()
         else:
             files.replace(spare / span.name, folder / span.name)
-    if spare is not None:
-        files.remove_folder(spare)
 
 
 def read_record(folder_fd: int) -> VersionRecord:

@@ -184,6 +184,8 @@ class ZarrStore:
                 except (OSError, StateError):
                     _clear_half(folder, spare)
                     raise
+                if spare is not None:
+                    self._spares.used(spare)
             if self._durable:
                 files.sync_folder(folder.parent)
             return written
