@@ -13,6 +13,7 @@ from benchmarks.simulated.shapes import Lengths, ShapedJob, lengths
 from benchmarks.simulated.timewarp import AtOnce
 from plexrl.clock import Clock
 from plexrl.planning.config import PlanningConfig
+from plexrl.planning.planner import PlanRequest, Proposal, solve
 from plexrl.runtime import messages
 from plexrl.runtime.messages import pack
 from plexrl.runtime.plugin import PlexRLScheduler
@@ -21,6 +22,8 @@ DASK_SETTINGS = {
     "distributed.scheduler.work-stealing": False,
     "distributed.scheduler.active-memory-manager.start": False,
     "distributed.admin.system-monitor.interval": "1h",
+    # Simulated workers have no heartbeat.
+    "distributed.scheduler.worker-ttl": None,
 }
 """What a scheduler does on the side, kept off."""
 
@@ -30,6 +33,7 @@ async def start_scheduler(
     planning: PlanningConfig,
     clock: Clock,
     prepare: Callable[[PlexRLScheduler, Scheduler], None] = lambda *_: None,
+    solve: Callable[[PlanRequest], Proposal] | None = None,
 ) -> Scheduler:
     """A Dask scheduler with the plugin.
 
@@ -43,6 +47,8 @@ async def start_scheduler(
         Clock of the cluster.
     prepare
         Called with plugin and scheduler before the plugin starts.
+    solve
+        Answers requests for plans in this process; None: a process of its own does.
     """
     with dask.config.set(DASK_SETTINGS):
         scheduler = await Scheduler(
@@ -52,7 +58,9 @@ async def start_scheduler(
             dashboard_address=":0",
             worker_ttl=None,
         )
-    plugin = PlexRLScheduler(planning, host_budget_bytes=1 << 50, run="simulated", clock=clock)
+    plugin = PlexRLScheduler(
+        planning, host_budget_bytes=1 << 50, run="simulated", clock=clock, solve=solve
+    )
     prepare(plugin, scheduler)
     await plugin.start(scheduler)
     scheduler.add_plugin(plugin)
@@ -88,7 +96,7 @@ class SimulatedCluster:
 
     async def start(self) -> None:
         """Start the scheduler; nothing has joined it."""
-        self.scheduler = await start_scheduler("inproc", self._planning, self._clock)
+        self.scheduler = await start_scheduler("inproc", self._planning, self._clock, solve=solve)
         self.plugin: Any = self.scheduler.plugins[PlexRLScheduler.name]
         self.coordinator = self.plugin.view.coordinator
 

@@ -1,4 +1,4 @@
-"""One solve: a frozen request in, a frozen proposal out; blocking, so a thread runs it."""
+"""One solve: a frozen request in, a frozen proposal out; blocking, so that a process runs it."""
 
 from __future__ import annotations
 
@@ -10,9 +10,8 @@ from dataclasses import dataclass, field, replace
 import solver
 from plexrl.core.placement import Placement
 from plexrl.planning.arranging import Forecast, Rearrangement, forecast, rearrange, serial_s
-from plexrl.planning.facts import GroupFacts, PlannedJob
+from plexrl.planning.facts import GroupFacts, PlannedJob, Warm
 from plexrl.planning.profiles import OpEstimate
-from solver.cpsat.guard import BACKGROUND_CHILD
 from solver.dispatch.events import TICKS_PER_S, DispatchPlan, Slot
 
 STATE_BYTES_S = 500e6
@@ -57,6 +56,8 @@ class PlanRequest:
     """Job → iterations it still has to run, of those measured well enough to be moved."""
     bytes_per_s: float = STATE_BYTES_S
     """How fast states move between host memory and the store."""
+    warm: Warm = field(default_factory=dict)
+    """Which groups have which engines."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,8 +124,23 @@ def solve(request: PlanRequest) -> Proposal:
     return replace(
         proposal,
         forecast=forecast(spots),
-        rearrangement=rearrange(spots, groups, request.left, request.bytes_per_s),
+        rearrangement=rearrange(spots, groups, request.left, request.bytes_per_s, request.warm),
     )
+
+
+def solve_without_solver(request: PlanRequest, why: str) -> Proposal:
+    """Order the jobs as the plan in force has it, or greedily; moves none of them.
+
+    Parameters
+    ----------
+    request
+        What to plan.
+    why
+        What kept the solver from it, for the note.
+    """
+    proposal = _ordered(replace(request, budget_s=0.0))
+    note = "; ".join(text for text in (why, proposal.note) if text)
+    return replace(proposal, request=request, note=note)
 
 
 def _ordered(request: PlanRequest) -> Proposal:
@@ -251,7 +267,6 @@ def _plan(problem: solver.Problem, request: PlanRequest, budget_s: float) -> sol
         previous=request.previous,
         budget_s=budget_s,
         seed=request.seed,
-        command=BACKGROUND_CHILD,
     )
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
 from typing import Any
@@ -23,7 +23,8 @@ from plexrl.core.jobs import JobEntry
 from plexrl.core.status import JobState
 from plexrl.errors import JobError
 from plexrl.planning.config import PlanningConfig
-from plexrl.planning.planner import GroupFacts, Planner
+from plexrl.planning.planner import GroupFacts, Planner, PlanRequest, Proposal
+from plexrl.planning.process import PlannerProcess
 from plexrl.runtime import messages
 from plexrl.runtime.coordinator import Coordinator
 from plexrl.runtime.desk import Desk
@@ -71,6 +72,8 @@ class PlexRLScheduler(SchedulerPlugin):
         Seconds an ordinary task of a job may run.
     faces
         Module that adds pages to the scheduler's dashboard; empty adds none.
+    solve
+        Answers requests for plans, blocking; None: a process of its own does.
 
     Attributes
     ----------
@@ -89,6 +92,7 @@ class PlexRLScheduler(SchedulerPlugin):
         clock: Clock = system_clock,
         task_timeout_s: float = 3600.0,
         faces: str = "",
+        solve: Callable[[PlanRequest], Proposal] | None = None,
     ) -> None:
         self._planning = planning
         self._host_budget_bytes = host_budget_bytes
@@ -96,6 +100,7 @@ class PlexRLScheduler(SchedulerPlugin):
         self._clock = clock
         self._task_timeout_s = task_timeout_s
         self._faces = faces
+        self._solve = solve
         self._num_errors = 0
         self._tasks: set[asyncio.Task[None]] = set()
         self._llm_keys: set[Any] = set()
@@ -127,8 +132,13 @@ class PlexRLScheduler(SchedulerPlugin):
             show(self._faces, scheduler, self.view)
         for address in scheduler.workers:
             self.add_worker(scheduler, address)
+        self._planner_process = PlannerProcess()
         planning = replan_for_ever(
-            self._coordinator, self._clock, self._guarded, self._steering.adopted
+            self._coordinator,
+            self._solve or self._planner_process.solve,
+            self._clock,
+            self._guarded,
+            self._steering.adopted,
         )
         for loop in (self._reconcile(), planning):
             self._tasks.add(asyncio.create_task(loop))
@@ -159,9 +169,10 @@ class PlexRLScheduler(SchedulerPlugin):
         )
 
     async def before_close(self) -> None:
-        """Stop the periodic passes."""
+        """Stop the periodic passes, and the planner's process."""
         for task in self._tasks:
             task.cancel()
+        self._planner_process.close()
 
     def add_worker(self, scheduler: Scheduler, worker: str) -> None:
         """Note a worker: the one of a group, or an ordinary one."""

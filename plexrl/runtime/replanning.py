@@ -7,7 +7,7 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager
 
 from plexrl.clock import Clock
-from plexrl.planning.planner import Proposal, solve
+from plexrl.planning.planner import PlanRequest, Proposal
 from plexrl.runtime.coordinator import Coordinator
 from plexrl.runtime.logs import log_plan
 
@@ -17,6 +17,7 @@ PLANNING_S = 0.1
 
 async def replan_for_ever(
     coordinator: Coordinator,
+    solve: Callable[[PlanRequest], Proposal],
     clock: Clock,
     guarded: Callable[[str], AbstractContextManager[None]],
     adopted: Callable[[Proposal], None],
@@ -27,6 +28,8 @@ async def replan_for_ever(
     ----------
     coordinator
         Whose planner is asked, and which adopts.
+    solve
+        Answers a request; blocks, so a thread runs it.
     guarded
         Logs and counts an error instead of ending the loop.
     adopted
@@ -42,7 +45,6 @@ async def replan_for_ever(
             if reason is None:
                 continue
             request = planner.request(reason, now_s, coordinator.groups.state_bytes_s())
-            # It blocks on its child process, whose end the budget guarantees.
             proposal = await loop.run_in_executor(None, solve, request)
             coordinator.adopt(proposal, clock())
             log_plan(proposal)

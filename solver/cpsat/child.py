@@ -6,7 +6,6 @@ and dies of an alarm should both its own limit and its parent fail.
 
 from __future__ import annotations
 
-import os
 import resource
 import signal
 import sys
@@ -34,9 +33,6 @@ from solver.problem import Problem
 
 ALARM_AFTER_S = 2
 """Seconds after its deadline at which the child dies even without a parent to kill it."""
-
-BACKGROUND_NICENESS = 10
-"""Half of the range: a plan for jobs that run must not take the core of what it plans for."""
 
 Tell = Callable[[Answer, Problem | None], None]
 
@@ -122,9 +118,7 @@ def _print(line: str) -> None:
 
 
 def main() -> None:
-    """Read one request, answer it, end; ``--background`` yields to everything else that runs."""
-    if sys.argv[1:] == ["--background"]:
-        os.nice(BACKGROUND_NICENESS)
+    """Read one request, answer it, end."""
     line = sys.stdin.buffer.readline()
     request = read_pack_request(line) or read_choice_request(line) or read_request(line)
     resource.setrlimit(resource.RLIMIT_AS, (request.memory_bytes, request.memory_bytes))

@@ -53,9 +53,6 @@ MANY_JOBS = 100
 CHILD = (sys.executable, "-P", "-m", "solver.cpsat.child")
 """Command of the child; ``-P`` keeps the working directory from shadowing anything."""
 
-BACKGROUND_CHILD = (*CHILD, "--background")
-"""The same at low priority, for solves beside running jobs."""
-
 
 @dataclass(frozen=True, slots=True)
 class Report:

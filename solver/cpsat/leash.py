@@ -85,7 +85,7 @@ def run_child(
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
-            env=_environment(),
+            env=child_environment(),
             start_new_session=True,
         )
     except OSError as error:
@@ -97,7 +97,7 @@ def run_child(
             _kill(child)
 
 
-def _environment() -> dict[str, str]:
+def child_environment() -> dict[str, str]:
     """The parent's, with this very `solver` first and without thread pools nobody uses."""
     here = str(Path(__file__).resolve().parents[2])
     paths = [here, *filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))]
