@@ -25,8 +25,8 @@ from benchmarks.faults.victims import active
 PAUSE_S = 0.6
 START_TIMEOUT_S = 180
 WORKERS = {
-    "group-0": ("--nthreads", "1", "--resources", "llm:group-0=1"),
-    "group-1": ("--nthreads", "1", "--resources", "llm:group-1=1"),
+    "group-0": ("--nthreads", "2", "--resources", "llm:group-0=2"),
+    "group-1": ("--nthreads", "2", "--resources", "llm:group-1=2"),
     "cpu": ("--nthreads", "8"),
 }
 """Name → options of ``dask worker``."""

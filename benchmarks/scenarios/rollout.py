@@ -139,6 +139,7 @@ class Service:
             report=lambda _report: None,
             open_store=lambda _name: nullcontext(zarr_store),
             lease_timeout_s=60.0,
+            hold_timeout_s=60.0,
         )
         stack.callback(self._service.close)
         options = AttachOptions(folder, is_trainable=False, rollout_engine=rollout_engine)

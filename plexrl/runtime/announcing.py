@@ -2,7 +2,7 @@ r"""Makes a Dask worker the worker of a group: a preload for clusters that other
 
 ::
 
-    dask worker SCHEDULER --nthreads 1 --memory-limit 0 \
+    dask worker SCHEDULER --nthreads 2 --memory-limit 0 \
         --preload plexrl.runtime.announcing --plexrl-group auto
 
 A worker announces its group as a resource, and every cluster that starts all of its workers by
@@ -15,7 +15,7 @@ import click
 from distributed import Worker
 
 from plexrl.runtime.accelerators import visible_devices
-from plexrl.runtime.gate import RESOURCE_PREFIX, group_of
+from plexrl.runtime.gate import PLACES, RESOURCE_PREFIX, group_of
 
 AUTO = "auto"
 """Group of a worker that sees accelerators: named after it. Others stay ordinary workers."""
@@ -51,6 +51,6 @@ def dask_setup(worker: Worker, plexrl_group: str) -> None:
         return
     name = group_name(str(worker.name), plexrl_group, has_devices=bool(visible_devices()))
     if name is not None:
-        resource = {RESOURCE_PREFIX + name: 1.0}
+        resource = {RESOURCE_PREFIX + name: float(PLACES)}
         worker.state.total_resources.update(resource)
         worker.state.available_resources.update(resource)

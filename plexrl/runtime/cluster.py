@@ -21,7 +21,7 @@ from plexrl.runtime import undisturbed
 from plexrl.runtime.accelerators import VISIBLE, share_out, visible_devices
 from plexrl.runtime.client import Cluster
 from plexrl.runtime.configuration import Settings, read
-from plexrl.runtime.gate import RESOURCE_PREFIX
+from plexrl.runtime.gate import PLACES, RESOURCE_PREFIX
 from plexrl.runtime.registry import states_of
 from plexrl.state.opening import check_usable
 
@@ -195,7 +195,7 @@ def _worker_options(security: Security) -> dict[str, Any]:
 
 
 def _group_spec(group: str, common: Mapping[str, Any], devices: Sequence[str]) -> dict[str, Any]:
-    options = {**common, "nthreads": 1, "resources": {RESOURCE_PREFIX + group: 1}}
+    options = {**common, "nthreads": PLACES, "resources": {RESOURCE_PREFIX + group: PLACES}}
     if devices:
         options["env"] = {VISIBLE: ",".join(devices)}
     return {"cls": Nanny, "options": options}

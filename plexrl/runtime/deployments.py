@@ -13,7 +13,7 @@ from distributed.deploy import ssh
 
 from plexrl.errors import InputError
 from plexrl.runtime import announcing
-from plexrl.runtime.gate import RESOURCE_PREFIX
+from plexrl.runtime.gate import PLACES, RESOURCE_PREFIX
 
 PRELOAD = announcing.__name__
 API = "kubernetes.dask.org/v1"
@@ -32,7 +32,7 @@ def group_arguments(group: str = announcing.AUTO) -> list[str]:
         Name of the group; ``auto``: named after the worker, if that sees accelerators; ``first``:
         named after the first of the workers one command starts, the others get none.
     """
-    threads = [] if group == announcing.FIRST else ["--nthreads", "1"]
+    threads = [] if group == announcing.FIRST else ["--nthreads", str(PLACES)]
     return [*threads, "--memory-limit", "0", "--preload", PRELOAD, "--plexrl-group", group]
 
 
@@ -82,7 +82,7 @@ def ssh_workers(
         return {"cls": ssh.Worker, "options": given}
 
     workers = {
-        name: spec(host, {"nthreads": 1, "resources": {RESOURCE_PREFIX + name: 1}})
+        name: spec(host, {"nthreads": PLACES, "resources": {RESOURCE_PREFIX + name: PLACES}})
         for name, host in groups.items()
     }
     for index, host in enumerate(cpu_hosts):

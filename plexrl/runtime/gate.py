@@ -2,8 +2,10 @@
 
 A held task carries a worker restriction that no worker meets, so once its inputs are there
 it waits in ``no-worker``: it costs no thread and can be cancelled. To admit it, the
-restriction is set to the address of its group's worker. The worker's own resource
-``llm:<group>`` keeps the group exclusive while the next task is already admitted.
+restriction is set to the address of its group's worker. What is admitted ahead waits in a
+second thread there, so that it begins at the very end of the function before it; the service
+keeps the group exclusive, and so does the worker's own resource ``llm:<group>`` where it has
+room for one only.
 """
 
 from __future__ import annotations
@@ -19,6 +21,10 @@ NOWHERE = "held://plexrl"
 
 RESOURCE_PREFIX = "llm:"
 """A worker that announces the resource ``llm:<group>`` is the worker of that group."""
+
+PLACES = 2
+"""Functions, and so threads, that a group's worker should have room for: the one that runs, and
+the one that waits for its end."""
 
 
 def group_of(resources: Mapping[str, float]) -> str | None:

@@ -44,8 +44,8 @@ from plexrl.state.store import Store
 
 logger = logging.getLogger("plexrl.worker")
 
-LEASE_TIMEOUT_S = 60.0
-"""Seconds a function waits for a cancelled one that still runs."""
+HOLD_TIMEOUT_S = 60.0
+"""Seconds a gang waits for what still runs on a group it needs: a function that was cancelled."""
 
 STORE_PAUSE_S = 2.0
 """Seconds before a driver that starts again looks anew for a store that is away."""
@@ -161,7 +161,10 @@ class _ServiceHost:
             current_id=_current_key,
             report=self._report,
             open_store=self._open_store,
-            lease_timeout_s=LEASE_TIMEOUT_S,
+            # What is before it starts an engine, computes and stores, at most.
+            lease_timeout_s=engines.start_timeout_s + 3 * engines.call_timeout_s,
+            hold_timeout_s=HOLD_TIMEOUT_S,
+            is_wanted=self._is_wanted,
             device_budget_bytes=engines.device_budget_bytes,
         )
         calls.bind(self._run)
@@ -190,6 +193,11 @@ class _ServiceHost:
         if isinstance(found, Stopped):
             raise Reschedule
         return found
+
+    def _is_wanted(self, function_id: str) -> bool:
+        """Whether a task that waited in its thread was not cancelled meanwhile."""
+        task = self._worker.state.tasks.get(function_id)
+        return task is not None and task.state != "cancelled"
 
     def _yield_lease(self, function_id: str) -> None:
         # Off the event loop: an engine that hangs must not cost the worker its heartbeat.
@@ -222,8 +230,11 @@ class _ServiceHost:
         )
 
     def _report(self, report: Report) -> None:
-        message = {"op": messages.REPORT, "payload": pack(report)}
-        self._worker.loop.add_callback(self._worker.batched_send, message)
+        # Packed in the loop: the thread has a function to run, or one that waits for its end.
+        self._worker.loop.add_callback(self._send, report)
+
+    def _send(self, report: Report) -> None:
+        self._worker.batched_send({"op": messages.REPORT, "payload": pack(report)})
 
     def _hosted(self, payload: bytes) -> None:
         # At once: a function of the job may follow on the same stream.

@@ -17,12 +17,15 @@ class Occupancy:
     group
         Name of the group.
     timeout_s
-        Seconds a function waits for the one before it to leave.
+        Seconds a function waits for the one before it to end.
+    hold_timeout_s
+        The same for a gang, whose other groups wait as well.
     """
 
-    def __init__(self, group: str, timeout_s: float) -> None:
+    def __init__(self, group: str, timeout_s: float, hold_timeout_s: float) -> None:
         self._group = group
         self._timeout_s = timeout_s
+        self._hold_timeout_s = hold_timeout_s
         self._lock = threading.Lock()
         self._holder = ""
         self._is_closed = False
@@ -38,7 +41,7 @@ class Occupancy:
         ServiceError
             The service is closing.
         """
-        self._take(holder, who)
+        self._take(holder, who, self._timeout_s)
         try:
             yield
         finally:
@@ -58,7 +61,7 @@ class Occupancy:
         LeaseError
             What runs here did not end in time.
         """
-        self._take(holder, f"gang {holder!r}")
+        self._take(holder, f"gang {holder!r}", self._hold_timeout_s)
 
     def let_go(self, holder: str) -> None:
         """End `hold`; one that ended already is none."""
@@ -74,10 +77,10 @@ class Occupancy:
         """Let no further function begin."""
         self._is_closed = True
 
-    def _take(self, holder: str, who: str) -> None:
-        if not self._lock.acquire(timeout=self._timeout_s):
+    def _take(self, holder: str, who: str, timeout_s: float) -> None:
+        if not self._lock.acquire(timeout=timeout_s):
             raise LeaseError(
-                f"{who} waited {self._timeout_s:.0f} s for the function before it to leave group "
+                f"{who} waited {timeout_s:.0f} s for the function before it to leave group "
                 f"{self._group!r}; cancel that one's job, or restart the worker"
             )
         if self._is_closed:

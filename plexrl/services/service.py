@@ -34,6 +34,7 @@ from plexrl.engines.protocol import ModelSource, TrainBatch
 from plexrl.errors import (
     EngineError,
     JobError,
+    LeaseError,
     ServiceError,
     StateError,
     StoreAwayError,
@@ -93,8 +94,11 @@ class GroupService:
     open_store
         Opens the store of this name to read from; an empty name is the cluster's own.
     lease_timeout_s
-        Seconds a function waits for the one before it to leave the group; the worker's resource
-        keeps them apart, so that only a cancelled function that still runs can take them.
+        Seconds a function waits for the one before it to end.
+    hold_timeout_s
+        The same for a gang that another group leads.
+    is_wanted
+        Whether a function that waited for the group shall still run; by default it shall.
     device_budget_bytes
         See `plexrl.config.EngineConfig`.
     """
@@ -110,6 +114,8 @@ class GroupService:
         report: Callable[[Report], None],
         open_store: Callable[[str], AbstractContextManager[Store]],
         lease_timeout_s: float,
+        hold_timeout_s: float,
+        is_wanted: Callable[[str], bool] = lambda _id: True,
         device_budget_bytes: int | None = None,
         clock: Clock = system_clock,
     ) -> None:
@@ -122,7 +128,8 @@ class GroupService:
         self._clock = clock
         self.guests = Guests(group, states, peers)
         self.lending = Lending(states, clock)
-        self.occupancy = Occupancy(group, lease_timeout_s)
+        self.occupancy = Occupancy(group, lease_timeout_s, hold_timeout_s)
+        self._is_wanted = is_wanted
         self.rollouts = Rollouts()
         self._leaving: set[str] = set()
         """Jobs that shall be let go of."""
@@ -146,7 +153,7 @@ class GroupService:
         Raises
         ------
         LeaseError
-            Another function did not leave the group in time.
+            Another function did not leave the group in time, or nobody wants this one any more.
         PlexRLError
             Whatever the function itself ends with; the state stays as it was.
         """
@@ -158,6 +165,8 @@ class GroupService:
             self.occupancy.of(function_id, f"{call.op} of job {call.job!r}"),
             nullcontext() if lead is None else self.guests.gang(lead, function_id),
         ):
+            if not self._is_wanted(function_id):
+                raise LeaseError(f"{call.op} of job {call.job!r} was cancelled while it waited")
             return self._run_under_lease(call, inputs, function_id)
 
     def _run_under_lease(self, call: LLMCall, inputs: tuple[Any, ...], function_id: str) -> object:

@@ -24,7 +24,7 @@ def test_a_group_is_named_after_its_worker(worker, choice, has_devices, group):
 
 @pytest.mark.parametrize(
     ("devices", "argument", "expected"),
-    [("0", "auto", {"llm:group-w": 1}), ("", "auto", {}), ("", "math", {"llm:math": 1})],
+    [("0", "auto", {"llm:group-w": 2}), ("", "auto", {}), ("", "math", {"llm:math": 2})],
 )
 def test_a_worker_announces_its_group_before_it_registers(
     dask_client, monkeypatch, devices, argument, expected

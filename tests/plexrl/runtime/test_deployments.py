@@ -23,7 +23,7 @@ def test_ssh_workers_are_groups_and_ordinary_ones_each_on_its_host():
     assert list(specs) == ["a", "b", "cpu-0", "cpu-1"]
     group, cpu = specs["b"]["options"], specs["cpu-1"]["options"]
     assert (group["address"], cpu["address"]) == ("node-2", "node-1")
-    assert group["kwargs"] == {"memory_limit": 0, "nthreads": 1, "resources": {"llm:b": 1}}
+    assert group["kwargs"] == {"memory_limit": 0, "nthreads": 2, "resources": {"llm:b": 2}}
     assert cpu["kwargs"] == {"memory_limit": 0, "nthreads": 4}
     assert cpu["connect_options"] == {"known_hosts": None}
     assert cpu["remote_python"] == "/opt/python"

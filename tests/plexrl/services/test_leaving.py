@@ -28,6 +28,7 @@ def service(pair):
         report=lambda _report: None,
         open_store=lambda _name: pytest.fail("no store is opened here"),
         lease_timeout_s=1.0,
+        hold_timeout_s=1.0,
     )
 
 
