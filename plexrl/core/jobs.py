@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from itertools import islice
 
 from dataflow.calls import AttachOptions
 from dataflow.samples import SampleId
@@ -78,6 +79,8 @@ class JobEntry:
     placement: Placement
     arrived_s: float
     """Seconds on the cluster's clock."""
+    number: int = 0
+    """Counts the jobs of this life of the cluster in order of arrival."""
     driver: str = ""
     """Address of the worker its driver lives in; empty while it waits for one."""
     waits_for: str = ""
@@ -107,6 +110,10 @@ class JobTable:
         self._driven: dict[str, dict[str, None]] = {}
         """Driver's worker → active jobs, in order of coming there; those without a driver under
         the empty name."""
+        self._open: dict[str, None] = {}
+        """Jobs that have not ended."""
+        self._ended: dict[str, None] = {}
+        """Jobs that have, in the order they did."""
 
     def __contains__(self, name: str) -> bool:
         return name in self._entries
@@ -124,7 +131,13 @@ class JobTable:
 
     def active(self) -> tuple[JobEntry, ...]:
         """Jobs that want to run: neither ended nor paused."""
-        return tuple(e for e in self._entries.values() if e.state.is_active)
+        return tuple(e for name in self._open if (e := self._entries[name]).state.is_active)
+
+    def newest(self, max_ended: int) -> tuple[JobEntry, ...]:
+        """Jobs that have not ended and those that ended last, in order of arrival."""
+        ended = islice(reversed(self._ended), max_ended)
+        found = [self._entries[name] for name in (*self._open, *ended)]
+        return tuple(sorted(found, key=lambda entry: entry.number))
 
     def driven_by(self, worker: str) -> tuple[str, ...]:
         """Active jobs whose driver lives in the worker; of the empty one: that have none."""
@@ -154,6 +167,7 @@ class JobTable:
             JobState.STARTING,
             placement,
             arrived_s=now_s,
+            number=known.number if known else len(self._entries),
             history=(*(known.history if known else ()), (now_s, JobState.STARTING)),
             iterations=known.iterations if known else IterationLog(),
             num_committed=known.num_committed if known else 0,
@@ -177,6 +191,11 @@ class JobTable:
                 self._driven.pop(before.driver, None)
         if entry.state.is_active:
             self._driven.setdefault(entry.driver, {})[name] = None
+        now, other = (
+            (self._ended, self._open) if entry.state.is_terminal else (self._open, self._ended)
+        )
+        other.pop(name, None)
+        now[name] = None
 
     def set_waits_for(self, name: str, reason: str) -> None:
         """Note what the driver waits for; empty when it goes on."""

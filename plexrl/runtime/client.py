@@ -45,6 +45,7 @@ from plexrl.runtime.tracking import check_tracking
 from plexrl.runtime.worker_plugin import PlexRLWorker
 from plexrl.state.opening import check_usable
 from plexrl.state.places import absolute
+from solver.trace import IterationRecord
 
 WAIT_S = 5.0
 """Seconds the scheduler may take to answer one wait: longer ones are asked for again, so that a
@@ -74,10 +75,7 @@ class Run:
 
     def status(self) -> JobStatus:
         """The job as it stands."""
-        return self._of(self._cluster.status())
-
-    def _of(self, status: ClusterStatus) -> JobStatus:
-        return next(job for job in status.jobs if job.name == self.name)
+        return cast("JobStatus", self._cluster.call(messages.JOB, job=self.name))
 
     def wait(self, timeout_s: float | None = None) -> JobStatus:
         """Wait until the job has ended, however it did.
@@ -106,7 +104,7 @@ class Run:
         while True:
             left_s = every_s if deadline is None else min(every_s, deadline - time.monotonic())
             answer = self._cluster.call(messages.WAIT, job=self.name, timeout_s=max(0.0, left_s))
-            status = self._of(cast("ClusterStatus", answer))
+            status = cast("JobStatus", answer)
             show(status)
             if status.state.is_terminal:
                 return status
@@ -137,8 +135,8 @@ class Run:
 
         Iterations of earlier lives of the cluster come from the store, at times before this life.
         """
-        trace = self._cluster.trace()
-        records = [r for r in (*trace.earlier, *trace.iterations) if r.job == self.name]
+        answer = self._cluster.call(messages.METRICS, job=self.name)
+        records = cast("tuple[IterationRecord, ...]", answer)
         return [
             {
                 "iteration": record.iteration,
@@ -393,18 +391,15 @@ class Cluster:
         JobError
             Nobody did.
         """
-        if name not in self.jobs():
-            raise JobError(
-                f"no job is called {name!r}; jobs here: {', '.join(self.jobs()) or 'none'}"
-            )
+        self.call(messages.JOB, job=name)
         return Run(self, name, self._specs.get(name))
 
     def jobs(self) -> list[str]:
         """Names of all jobs, in order of arrival."""
-        return [job.name for job in self.status().jobs]
+        return list(cast("tuple[str, ...]", self.call(messages.JOBS)))
 
     def status(self) -> ClusterStatus:
-        """The cluster as it stands."""
+        """The cluster as it stands; of the jobs that ended, the newest thousand."""
         return cast("ClusterStatus", self.call(messages.STATUS))
 
     def trace(self) -> Trace:
@@ -491,7 +486,7 @@ def attach(client: Client, *, store: str | Path | None = None) -> Cluster:
     ----------
     client
         A client of it. The worker of each group announces the resource ``llm:<group>``
-        (``dask worker … --resources "llm:group-0=1" --nthreads 1 --memory-limit 0``); rewards,
+        (``dask worker … --resources "llm:group-0=2" --nthreads 2 --memory-limit 0``); rewards,
         tools and drivers run on the workers that do not.
     store
         Folder of the Zarr store, which all workers reach by the same path, or a URL such as

@@ -69,6 +69,9 @@ class Desk:
             messages.CANCEL: self.cancel,
             messages.CANCEL_SAMPLE: self.cancel_sample,
             messages.STATUS: self.status,
+            messages.JOB: self.job,
+            messages.JOBS: self.jobs,
+            messages.METRICS: self.metrics,
             messages.WAIT: self.wait,
             messages.TRACE: self.trace,
             messages.PLAN: self.plan,
@@ -118,13 +121,25 @@ class Desk:
         now_s = self._clock()
         return pack(self._coordinator.status(now_s, self._cpu_phases(), self._num_errors()))
 
+    async def job(self, job: str) -> bytes:
+        """Snapshot of one job: a `JobStatus`."""
+        return pack(self._coordinator.job_status(job, self._clock(), self._cpu_phases()))
+
+    async def jobs(self) -> bytes:
+        """Names of all jobs, in order of arrival."""
+        return pack(self._coordinator.jobs.names())
+
+    async def metrics(self, job: str) -> bytes:
+        """Committed iterations of a job, in order."""
+        return pack(self._coordinator.iterations(job))
+
     async def wait(self, job: str, timeout_s: float) -> bytes:
-        """Snapshot once the job has ended, or after `timeout_s` seconds."""
+        """Snapshot of a job once it has ended, or after `timeout_s` seconds."""
         if not self._coordinator.jobs[job].state.is_terminal:
             event = self._ends.setdefault(job, asyncio.Event())
             with suppress(TimeoutError):
                 await asyncio.wait_for(event.wait(), timeout_s)
-        return await self.status()
+        return await self.job(job)
 
     def note_end(self, job: str) -> None:
         """Wake those who wait for a job that ended."""

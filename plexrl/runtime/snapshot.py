@@ -14,6 +14,10 @@ from plexrl.runtime.ledger import Ledger
 from solver.dispatch.arbiter import Arbiter
 from solver.trace import IterationRecord
 
+MAX_ENDED = 1_000
+"""Ended jobs in the status of a cluster: more than anybody looks through. Older ones are there by
+name."""
+
 
 @dataclass(frozen=True, slots=True)
 class Tables:
@@ -42,12 +46,12 @@ class Moment:
 
 
 def cluster_status(tables: Tables, plan: PlanStatus, moment: Moment) -> ClusterStatus:
-    """The cluster as people shall see it."""
+    """The cluster as people shall see it, with the newest of the jobs that have ended."""
     reasons = {w.job: (w.op, w.reason) for w in tables.arbiter.waiting(moment.now_ticks)}
     return ClusterStatus(
         now_s=moment.now_s,
         jobs=tuple(
-            _job_status(tables, tables.jobs[name], reasons, moment) for name in tables.jobs.names()
+            _job_status(tables, entry, reasons, moment) for entry in tables.jobs.newest(MAX_ENDED)
         ),
         groups=tuple(
             _group_status(tables, name, row, moment)
@@ -57,6 +61,19 @@ def cluster_status(tables: Tables, plan: PlanStatus, moment: Moment) -> ClusterS
         plan=plan,
         num_errors=moment.num_errors,
     )
+
+
+def job_status(tables: Tables, job: str, moment: Moment) -> JobStatus:
+    """One job as people shall see it; costs the same however many others there are.
+
+    Raises
+    ------
+    JobError
+        There is no such job.
+    """
+    entry = tables.jobs[job]
+    waiting = tables.arbiter.waiting(moment.now_ticks, job)
+    return _job_status(tables, entry, {w.job: (w.op, w.reason) for w in waiting}, moment)
 
 
 def _job_status(

@@ -124,9 +124,17 @@ class Arbiter:
                 self._table.drop_if_idle(name)
         return tuple(out)
 
-    def waiting(self, now: int) -> tuple[Waiting, ...]:
-        """Functions that wait for a group, oldest first, each with the reason in plain words."""
-        return explain.waiting(self._table, self._urgent, now)
+    def waiting(self, now: int, job: str | None = None) -> tuple[Waiting, ...]:
+        """Functions that wait for a group, oldest first, each with the reason in plain words.
+
+        Parameters
+        ----------
+        now
+            Tick.
+        job
+            Whose; None: of all jobs.
+        """
+        return explain.waiting(self._table, self._urgent, now, job)
 
     def holder(self, group: str) -> Lease | None:
         """Lease in force on the group; None if it is free or unknown."""

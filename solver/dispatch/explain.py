@@ -50,9 +50,16 @@ def lease(entry: Entry | None, now: int) -> Lease | None:
     )
 
 
-def waiting(table: Table, urgent: Callable[[Group], Entry | None], now: int) -> tuple[Waiting, ...]:
-    """Show the functions that wait, oldest first; `urgent` names what a group is reserved for."""
-    entries = (e for e in table.alive.values() if e.stage is Stage.READY or e.held_at is None)
+def waiting(
+    table: Table, urgent: Callable[[Group], Entry | None], now: int, job: str | None = None
+) -> tuple[Waiting, ...]:
+    """Show the functions that wait, oldest first, of one job or of all.
+
+    `urgent` names what a group is reserved for.
+    """
+    progress = None if job is None else table.jobs.get(job)
+    alive = table.alive if job is None else {} if progress is None else progress.alive
+    entries = (e for e in alive.values() if e.stage is Stage.READY or e.held_at is None)
     return tuple(
         Waiting(
             id=entry.ref.id,

@@ -120,3 +120,16 @@ def test_active_jobs_are_found_by_the_worker_of_their_driver():
     assert (table.driven_by(""), table.driven_by("tcp://w")) == (("b",), ())
     table.add(facts(name="a"), "g", 2.0)
     assert table.driven_by("") == ("b", "a")
+
+
+def test_of_the_jobs_that_ended_the_newest_are_shown_among_the_others_by_arrival():
+    table = JobTable()
+    for index in range(6):
+        table.add(facts(f"j{index}"), Placement("g"), float(index))
+    for name in ("j4", "j0", "j2", "j1"):
+        table.move(name, JobState.FAILED, 10.0)
+    assert [entry.facts.name for entry in table.newest(2)] == ["j1", "j2", "j3", "j5"]
+    assert [entry.facts.name for entry in table.active()] == ["j3", "j5"]
+    table.add(facts("j0"), Placement("g"), 20.0)
+    assert [entry.facts.name for entry in table.newest(1)] == ["j0", "j1", "j3", "j5"]
+    assert len(table.newest(9)) == 6

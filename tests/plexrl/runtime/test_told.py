@@ -17,6 +17,7 @@ def cluster():
 
 def look(cluster):
     status = cluster.coordinator.status(cluster.now_s, {}, 0)
+    assert cluster.coordinator.job_status("a", cluster.now_s, {}) == status.jobs[0]
     return status.jobs[0], {group.name: group.draining for group in status.groups}
 
 
