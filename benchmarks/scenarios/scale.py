@@ -16,7 +16,7 @@ import statistics
 import tempfile
 import time
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from typing import Any
@@ -26,6 +26,7 @@ from distributed import Scheduler
 from benchmarks.contract import BenchmarkResult, Progress
 from benchmarks.simulated.cluster import start_scheduler
 from benchmarks.simulated.fleet import Drawn, Fleet, running
+from benchmarks.simulated.pulse import Late, Pulse
 from benchmarks.simulated.shapes import percentile
 from benchmarks.simulated.stopwatch import PLUGIN, Stopwatch, watch_plugin
 from plexrl.clock import system_clock
@@ -53,13 +54,14 @@ class Size:
     """One cluster to measure."""
 
     num_groups: int
-    iterations: int
+    span_s: float
+    """`benchmarks.simulated.fleet.Drawn.span_s`."""
     compression: float
 
     def drawn(self) -> Drawn:
         """Its jobs."""
         num_jobs = JOBS_PER_GROUP * self.num_groups
-        return Drawn(num_jobs, self.iterations, SEED, self.compression)
+        return Drawn(num_jobs, self.span_s, SEED, self.compression)
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,13 +87,19 @@ class Observed:
     wall_s: float
     num_plans: int
     num_errors: int
+    late: Late
+    """How late the scheduler's event loop was."""
 
 
 def run(quick: bool, progress: Progress) -> BenchmarkResult:
-    """Measure a small and a large cluster."""
-    small, large = Size(32, 6, 100.0), Size(256, 16, 50.0)
+    """Measure a small and a large cluster.
+
+    The large one's compression keeps Dask's own cost of a function (`dask_ms_per_function`) far
+    below its length (`mean_lease_ms`); the small one's gives it about as many functions a second.
+    """
+    small, large = Size(32, 3000.0, 96.0), Size(256, 3000.0, 12.0)
     if quick:
-        small, large = Size(8, 3, 200.0), Size(32, 4, 200.0)
+        small, large = Size(8, 2400.0, 240.0), Size(32, 2400.0, 60.0)
     seen = [_observe(size, progress) for size in (small, large)]
     figures = _figures(seen[1])
     per_function = [1e6 * found.plugin_s / len(found.leases) for found in seen]
@@ -125,30 +133,43 @@ async def _run_cluster(size: Size, store: str, progress: Progress) -> Observed:
         Fleet(scheduler.address, drawn, hosts=hosts, store=store),
     )
     with ExitStack() as stack:
-        for fleet in fleets:
-            stack.enter_context(running(fleet))
+        processes = [stack.enter_context(running(fleet)) for fleet in fleets]
         while len(scheduler.workers) < size.num_groups + NUM_HOSTS:  # noqa: ASYNC110
             await asyncio.sleep(POLL_S)
-        observed = await _run_jobs(scheduler, size, stopwatch, progress)
+
+        def check() -> None:
+            if any(process.poll() is not None for process in processes):
+                raise RuntimeError("a process of simulated workers ended before the jobs did")
+
+        observed = await _run_jobs(scheduler, size, stopwatch, progress, check)
         await scheduler.close()
     return observed
 
 
 async def _run_jobs(
-    scheduler: Scheduler, size: Size, stopwatch: Stopwatch, progress: Progress
+    scheduler: Scheduler,
+    size: Size,
+    stopwatch: Stopwatch,
+    progress: Progress,
+    check: Callable[[], None],
 ) -> Observed:
     view: ClusterView = scheduler.plugins["plexrl"].view
     jobs = view.coordinator.jobs
     names = [job.name for job in size.drawn().jobs()]
+    num_iterations = sum(job.iterations for job in size.drawn().jobs())
+    pulse = Pulse()
+    beating = asyncio.create_task(pulse.beat())
     began_s, process_s, before_s = time.monotonic(), time.process_time(), stopwatch.reading()
     placement = await _submit(scheduler, size, view.coordinator)
     while left := [name for name in names if not jobs[name].state.is_terminal]:
         if time.monotonic() - began_s > TIMEOUT_S:
             raise TimeoutError(f"{len(left)} jobs did not end in {TIMEOUT_S:g} s: {left[:5]}")
+        check()
         done = sum(jobs[name].num_committed for name in names)
-        progress(f"{size.num_groups} groups: {done} of {len(names) * size.iterations} iterations")
+        progress(f"{size.num_groups} groups: {done} of {num_iterations} iterations")
         await asyncio.sleep(PROGRESS_S)
     spent_s = stopwatch.reading() - before_s
+    beating.cancel()
     return Observed(
         size=size,
         placement=placement,
@@ -157,6 +178,7 @@ async def _run_jobs(
         process_s=time.process_time() - process_s,
         wall_s=time.monotonic() - began_s,
         num_errors=view.num_errors(),
+        late=pulse.late_s(_solves(view)),
         **_told(view.coordinator, names),
     )
 
@@ -187,11 +209,21 @@ def _told(coordinator: Coordinator, names: Sequence[str]) -> dict[str, Any]:
     }
 
 
+def _solves(view: ClusterView) -> list[tuple[float, float]]:
+    """When solves were asked for and adopted, on the system clock."""
+    epoch_s = view.coordinator.epoch_s
+    return [
+        (epoch_s + solve.proposal.request.now_s, epoch_s + solve.adopted_s)
+        for solve in view.coordinator.planner.chronicle.solves
+    ]
+
+
 def _figures(seen: Observed) -> dict[str, float]:
     idle_s, group_s = _idle_with_ready(seen.leases)
     unintended_s = max(idle_s - seen.kept_idle_s, 0.0)
     errors = _prediction_errors(seen)
     waits_ms = [1000 * gap_s for gap_s in _handoffs_s(seen.leases)]
+    dask_s = seen.scheduler_s - seen.plugin_s
     return {
         "num_groups": seen.size.num_groups,
         "num_jobs": len(seen.placement),
@@ -204,6 +236,10 @@ def _figures(seen: Observed) -> dict[str, float]:
         "scheduler_core_fraction": seen.scheduler_s / seen.wall_s,
         "scheduler_process_core_fraction": seen.process_s / seen.wall_s,
         "scheduler_us_per_function": 1e6 * seen.scheduler_s / len(seen.leases),
+        "dask_ms_per_function": 1e3 * dask_s / len(seen.leases),
+        "mean_lease_ms": 1e3 * statistics.fmean(lease.held_s for lease in seen.leases),
+        "loop_late_ms_p99": 1e3 * percentile(seen.late.otherwise_s, 0.99),
+        "loop_late_ms_p99_while_planning": 1e3 * percentile(seen.late.planning_s, 0.99),
         "slowdown_prediction_error": percentile(errors, 0.95),
         "slowdown_prediction_error_p50": statistics.median(errors),
         "num_plans": seen.num_plans,

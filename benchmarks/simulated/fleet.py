@@ -18,13 +18,18 @@ from plexrl.cli.shapes import published_shapes
 from plexrl.clock import system_clock
 from solver.workloads import agentic_suite, mixed_suite
 
+MIN_ITERATIONS = 2
+"""Iterations of the longest jobs."""
+
 
 @dataclass(frozen=True, slots=True)
 class Drawn:
     """Which jobs: the same values give the same jobs in every process."""
 
     num_jobs: int
-    iterations: int
+    span_s: float
+    """Published seconds that each job runs for when it is alone, to the nearest iteration: jobs
+    whose iterations are short have more of them, so that all share their group to the end."""
     seed: int
     compression: float
 
@@ -37,7 +42,12 @@ class Drawn:
             *mixed_suite(shapes, self.seed + 1, num_jobs=self.num_jobs - half),
         )
         return tuple(
-            ShapedJob(workload, self.iterations, self.seed, self.compression)
+            ShapedJob(
+                workload,
+                max(round(self.span_s / workload.mean_s), MIN_ITERATIONS),
+                self.seed,
+                self.compression,
+            )
             for workload in workloads
         )
 
@@ -55,13 +65,13 @@ class Fleet:
 
 
 @contextmanager
-def running(fleet: Fleet) -> Iterator[None]:
+def running(fleet: Fleet) -> Iterator[subprocess.Popen[bytes]]:
     """Run a fleet in a process of its own, until the scheduler is gone or the block ends."""
     process = subprocess.Popen(
         [sys.executable, "-m", "benchmarks.simulated.fleet", json.dumps(asdict(fleet))],
     )
     try:
-        yield
+        yield process
     finally:
         process.terminate()
         process.wait()

@@ -53,11 +53,11 @@ def test_a_loop_with_nothing_left_to_do_says_so():
 
 
 def test_a_shape_is_the_same_job_for_runtime_and_simulator():
-    for job in Drawn(num_jobs=4, iterations=2, seed=0, compression=10.0).jobs():
+    for job in Drawn(num_jobs=4, span_s=3000.0, seed=0, compression=10.0).jobs():
         ops = [op.op for op in check_job(job.spec())]
         assert ops == [op.name for op in job.sim_job("g").ops]
         alone_s = job.sim_job("g").alone_ticks(0) / TICKS_PER_S
-        assert alone_s == pytest.approx(2 * job.workload.mean_s / 10.0, rel=0.5)
+        assert alone_s == pytest.approx(job.iterations * job.workload.mean_s / 10.0, rel=0.5)
 
 
 def test_idle_time_counts_only_while_something_waits_and_nothing_runs():
@@ -95,7 +95,7 @@ def test_the_stopwatch_gives_nested_time_to_the_innermost():
 def test_the_simulator_predicts_the_runtime(tmp_path):
     """With the same draws, arrivals and plans, and no latency, both do the same."""
     logging.getLogger("distributed").setLevel(logging.ERROR)
-    jobs = Drawn(num_jobs=8, iterations=4, seed=0, compression=1.0).jobs()
+    jobs = Drawn(num_jobs=8, span_s=2400.0, seed=0, compression=1.0).jobs()
     planning = replace(PLANNING, budget_s=0.0, period_s=1e6)
     loop = TimeWarpLoop()
     cluster = SimulatedCluster(jobs, str(tmp_path), planning, loop.time)
