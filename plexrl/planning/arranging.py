@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from dataflow.phases import Phase
 from plexrl.core.placement import Arrangement, Placement
-from plexrl.planning.facts import GroupFacts, PlannedJob
+from plexrl.planning.facts import GroupFacts, PlannedJob, Warm
 from plexrl.planning.placing import memory_of
 from plexrl.planning.profiles import OpEstimate
 from solver.dispatch.events import TICKS_PER_S
@@ -33,6 +33,9 @@ LEAST_ITERATIONS = 4
 STOP_S = 1.0
 """Seconds a job stands still when it moves, besides what its state takes: its driver begins anew,
 or a group opens its models."""
+ENGINE_START_S = 5.0
+"""Seconds that a group serves nobody while it starts an engine it did not have: 3 on an idle
+machine, several times that on a busy one."""
 
 Spot = tuple[PlannedJob, Placement, tuple[OpEstimate, ...]]
 """A job, where it is, and what is expected of its ops."""
@@ -128,6 +131,7 @@ def rearrange(
     groups: Sequence[GroupFacts],
     left: Mapping[str, int],
     bytes_per_s: float,
+    warm: Warm | None = None,
 ) -> Rearrangement | None:
     """The move of one job that wins most, if any pays for itself.
 
@@ -141,15 +145,19 @@ def rearrange(
         Job → iterations it still has to run, of those that may be moved.
     bytes_per_s
         How fast states move between host memory and the store, as measured.
+    warm
+        Which groups have which engines; none has any by default.
     """
     now = forecast(spots)
     if now is None:
         return None
-    found = [
-        move
-        for spot, placement in _candidates(spots, groups, left)
-        if (move := _judged(spots, spot, placement, now, left, bytes_per_s)) is not None
-    ]
+    found = []
+    for spot, placement in _candidates(spots, groups, left):
+        cost_s = spot[0].weight * move_s(spot[0], spot[1], placement, bytes_per_s)
+        cost_s += _start_s(spots, spot[0], placement, warm or {})
+        move = _judged(spots, spot, placement, now, left, cost_s)
+        if move is not None:
+            found.append(move)
     return max(found, key=lambda move: move.gained_s - move.cost_s, default=None)
 
 
@@ -159,15 +167,14 @@ def _judged(
     placement: Placement,
     now: Forecast,
     left: Mapping[str, int],
-    bytes_per_s: float,
+    cost_s: float,
 ) -> Rearrangement | None:
-    job, was, _ = spot
+    job = spot[0]
     then = forecast([(j, placement if j is job else at, o) for j, at, o in spots])
     if then is None:
         return None
     gain = then.rate / now.rate - 1
     gained_s = (then.rate - now.rate) * left[job.name] * now.periods_s[job.name]
-    cost_s = job.weight * move_s(job, was, placement, bytes_per_s)
     if gain < LEAST_GAIN or gained_s <= cost_s:
         return None
     return Rearrangement(job.name, placement, gain, gained_s, cost_s)
@@ -181,6 +188,17 @@ def move_s(job: PlannedJob, was: Placement, placement: Placement, bytes_per_s: f
     if placement.home == was.home:
         return STOP_S + job.copy_bytes / bytes_per_s
     return STOP_S + 2 * job.memory_bytes / bytes_per_s
+
+
+def _start_s(spots: Sequence[Spot], job: PlannedJob, placement: Placement, warm: Warm) -> float:
+    """Seconds of work lost while groups start engines for a job, by it and by those beside it."""
+    lost_s = 0.0
+    for group in placement.groups:
+        needed = {(group == placement.home, engine) for engine in job.engines}
+        num_starts = len(needed - warm.get(group, frozenset()))
+        beside = sum(j.weight for j, at, _ in spots if j is not job and group in at.groups)
+        lost_s += num_starts * ENGINE_START_S * (job.weight + beside)
+    return lost_s
 
 
 def _candidates(

@@ -41,6 +41,8 @@ class PlannedJob:
     """Iterations by which its rollouts may run ahead of its training."""
     iterations: int | None = None
     """Iterations it shall run; None: no end is known."""
+    engines: frozenset[str] = frozenset()
+    """Engines that its models need; names are equal where jobs share one."""
 
     def __post_init__(self) -> None:
         names = [op for op, _, _ in self.ops]
@@ -62,6 +64,10 @@ class PlannedJob:
             )
         if not 0 < self.weight < math.inf:
             raise JobError(f"job {self.name!r} has weight={self.weight}; give a number above 0")
+
+
+Warm = Mapping[str, frozenset[tuple[bool, str]]]
+"""Group → engines that ran there: whether for a job at home there, and which."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -74,6 +74,8 @@ class Planner:
         """Job → iterations it had been seen for when it was last moved."""
         self.num_moves = 0
         """Times a job was moved because a plan said so."""
+        self._warm: dict[str, set[tuple[bool, str]]] = {}
+        """Group → engines that ran there: whether for a job at home there, and which."""
         self._triggers: dict[str, str] = {}
         """Kind of event → reason to plan, as came up since the last request, in order."""
         self._num_requests = 0
@@ -191,6 +193,7 @@ class Planner:
     def group_lost(self, name: str) -> None:
         """A group is gone; its jobs stay placed there until `placement` is asked again."""
         if self._groups.pop(name, None) is not None:
+            self._warm.pop(name, None)
             self._triggers["group lost"] = "group lost"
 
     def observe(self, record: LeaseRecord) -> None:
@@ -206,6 +209,7 @@ class Planner:
         if profile.estimates() and (profile.sequence != before or not was_known):
             self._triggers[f"ops {record.job}"] = f"ops of {record.job} learned"
         self._note_drift(record.job, record.op, profile)
+        self._note_engines(record)
 
     def due(self, now_s: float) -> str | None:
         """Why a plan is due; None if none is.
@@ -256,6 +260,7 @@ class Planner:
             open_groups=frozenset(self._groups) - self._closed,
             left=movable(may_move, self._profiles, self._moved_at),
             bytes_per_s=bytes_per_s,
+            warm={group: frozenset(engines) for group, engines in self._warm.items()},
         )
 
     def adopt(self, proposal: Proposal, now_s: float) -> DispatchPlan:
@@ -377,6 +382,13 @@ class Planner:
         if change_s > max(self._config.drift_fraction * planned_s, LEAST_DRIFT_S):
             percent = 100 * change_s / planned_s
             self._triggers[f"drift {job}:{op}"] = f"drift of {job}:{op} by {percent:.0f} %"
+
+    def _note_engines(self, record: LeaseRecord) -> None:
+        """A job ran on a group, so its engines are there."""
+        placement, engines = self._placement.get(record.job), self._jobs[record.job].engines
+        if placement is not None and engines:
+            is_home = record.group == placement.home
+            self._warm.setdefault(record.group, set()).update((is_home, name) for name in engines)
 
 
 def movable(

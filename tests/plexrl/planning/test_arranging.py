@@ -172,3 +172,25 @@ def test_moving_can_be_turned_off():
     planner.job_arrived(PlannedJob("a", iterations=100))
     observed(planner, "a", LEAST_ITERATIONS + 2)
     assert not planner.request("look", 1.0).left
+
+
+def test_an_engine_that_has_to_start_first_counts_for_all_who_wait_for_it():
+    spots = [spot(name, "g0", engines=frozenset({"tiny"})) for name in "ab"]
+    few = all_left(spots, iterations=8)
+    warm = {"g1": frozenset({(True, "tiny"), (False, "tiny")})}
+    cold = rearrange(spots, GROUPS, all_left(spots), FAST)
+    ready = rearrange(spots, GROUPS, few, FAST, warm)
+    assert rearrange(spots, GROUPS, few, FAST) is None
+    assert ready is not None
+    assert cold.cost_s > ready.cost_s + 4.0
+
+
+def test_the_planner_knows_which_groups_had_which_engines_until_they_are_lost(crowded):
+    job = PlannedJob("c", iterations=100, engines=frozenset({"tiny"}))
+    crowded.job_arrived(job)
+    home = crowded.placement(job).home
+    assert home not in crowded.request("look", 10.0).warm
+    observed(crowded, "c", 1, group=home)
+    assert crowded.request("look", 10.0).warm == {home: {(True, "tiny")}}
+    crowded.group_lost(home)
+    assert crowded.request("look", 10.0).warm == {}
