@@ -140,11 +140,18 @@ def strike_ordinary_worker(site: Site, moment: Moment) -> Hit | None:
 
 
 def strike_solver(site: Site, moment: Moment) -> Hit | None:
-    """Kill the child that solves."""
+    """Kill the process that plans, or the one that solves for it."""
     del moment
-    me = psutil.Process().pid
+    me, is_planner = psutil.Process().pid, site.chance.random() < 0.5
     site.cluster.replan("to have a solver to kill")
-    child = victims.soon(lambda: victims.children(me, victims.SOLVER), 3.0)
+
+    def found() -> list[psutil.Process]:
+        planners = victims.children(me, victims.PLANNER)
+        if is_planner:
+            return planners
+        return [child for p in planners for child in victims.children(p.pid, victims.SOLVER)]
+
+    child = victims.soon(found, 3.0)
     if child is None:
         return None
     time.sleep(site.chance.uniform(0, 0.5))

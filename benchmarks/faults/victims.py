@@ -23,6 +23,7 @@ MOMENT_TIMEOUT_S = 10.0
 
 ENGINE = "plexrl.engines.process"
 SOLVER = "solver.cpsat.child"
+PLANNER = "plexrl.planning.child"
 VERIFIER = "leave_with_parent"
 TOOL = "RLIMIT_FSIZE"
 """What the command line of each kind of child has in it."""
