@@ -202,11 +202,11 @@ class Planner:
         if profile is None:
             return
         before, num_iterations = profile.sequence, profile.iteration.num_seen
-        was_known = bool(profile.estimates())
+        was_known = profile.is_known
         profile.observe(record)
         if profile.iteration.num_seen > num_iterations and profile.iteration.last is not None:
             self.chronicle.iteration_ended(record.job, profile.iteration.last)
-        if profile.estimates() and (profile.sequence != before or not was_known):
+        if profile.is_known and (profile.sequence != before or not was_known):
             self._triggers[f"ops {record.job}"] = f"ops of {record.job} learned"
         self._note_drift(record.job, record.op, profile)
         self._note_engines(record)

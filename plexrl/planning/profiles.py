@@ -127,6 +127,14 @@ class JobProfile:
         """What `estimates` answers, until something is observed."""
 
     @property
+    def is_known(self) -> bool:
+        """Whether something is expected of every op of an iteration; cheaper than `estimates`."""
+        return bool(self.sequence) and all(
+            op in self._ops or self._hints.get(op, (None, None))[0] is not None
+            for op in self.sequence
+        )
+
+    @property
     def newest(self) -> int:
         """Newest iteration a lease of which has ended; -1 before the first."""
         return -1 if self._last is None else self._last.iteration

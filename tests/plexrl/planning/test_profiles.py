@@ -87,6 +87,18 @@ def test_without_a_hint_one_sample_serves():
     assert profile.estimate("roll").busy_s == pytest.approx(0.5)
 
 
+@pytest.mark.parametrize("hints", [(), HINTED.ops, (("roll", None, None), ("train", 1.0, None))])
+def test_a_job_is_known_exactly_where_all_its_ops_are(hints):
+    profile = JobProfile(PlannedJob("a", hints))
+    seen = [profile.is_known == bool(profile.estimates())]
+    for iteration in range(2):
+        for op in ("roll", "train"):
+            profile.observe(lease(op, iteration, iteration, 0.2))
+            seen.append(profile.is_known == bool(profile.estimates()))
+    assert all(seen)
+    assert profile.is_known
+
+
 def test_the_order_of_ops_is_learned_from_the_first_iteration():
     profile = JobProfile(PlannedJob("a"))
     assert profile.estimates() == ()
