@@ -23,11 +23,14 @@ CYCLES = 12
 """Iterations of the longest job that a simulation covers: enough for a steady pattern, about a
 millisecond of computing."""
 MAX_CANDIDATES = 24
-"""Moves that are simulated at most, those that even the load out most: the simulator shares the
-scheduler's interpreter."""
+"""Moves that are simulated at most, those that even the load out most."""
+MAX_MOVABLE = 24
+"""Jobs that are considered for a move, those on the busiest groups: one moves at a time."""
+MAX_TARGETS = 8
+"""Groups that are considered for it, the least busy ones."""
 LEAST_GAIN = 0.1
-"""Share of work per second by which a move must be better: profiles are not surer than that, and
-groups that jobs are spread over have no planned order."""
+"""Share of work per second of the jobs it affects by which a move must be better: profiles are not
+surer than that, and groups that jobs are spread over have no planned order."""
 LEAST_ITERATIONS = 4
 """Iterations a job must have been seen for before anything is moved for it."""
 STOP_S = 1.0
@@ -148,30 +151,39 @@ def rearrange(
     warm
         Which groups have which engines; none has any by default.
     """
-    now = forecast(spots)
-    if now is None:
-        return None
     found = []
     for spot, placement in _candidates(spots, groups, left):
         cost_s = spot[0].weight * move_s(spot[0], spot[1], placement, bytes_per_s)
         cost_s += _start_s(spots, spot[0], placement, warm or {})
-        move = _judged(spots, spot, placement, now, left, cost_s)
+        move = _judged(_affected(spots, spot, placement), spot, placement, left, cost_s)
         if move is not None:
             found.append(move)
     return max(found, key=lambda move: move.gained_s - move.cost_s, default=None)
+
+
+def _affected(spots: Sequence[Spot], spot: Spot, placement: Placement) -> tuple[Spot, ...]:
+    """Jobs that a move may speed up or slow down: those on its groups, and beside these."""
+    groups = {*spot[1].groups, *placement.groups}
+    while True:
+        found = tuple(s for s in spots if not groups.isdisjoint(s[1].groups))
+        wider = groups.union(*(s[1].groups for s in found))
+        if wider == groups:
+            return found
+        groups = wider
 
 
 def _judged(
     spots: Sequence[Spot],
     spot: Spot,
     placement: Placement,
-    now: Forecast,
     left: Mapping[str, int],
     cost_s: float,
 ) -> Rearrangement | None:
+    """The move, if the jobs it affects gain enough by it."""
     job = spot[0]
+    now = forecast(spots)
     then = forecast([(j, placement if j is job else at, o) for j, at, o in spots])
-    if then is None:
+    if now is None or then is None:
         return None
     gain = then.rate / now.rate - 1
     gained_s = (then.rate - now.rate) * left[job.name] * now.periods_s[job.name]
@@ -204,18 +216,30 @@ def _start_s(spots: Sequence[Spot], job: PlannedJob, placement: Placement, warm:
 def _candidates(
     spots: Sequence[Spot], groups: Sequence[GroupFacts], left: Mapping[str, int]
 ) -> Iterator[tuple[Spot, Placement]]:
-    """Single moves that are allowed and have room, those that even out the load most first."""
+    """Single moves that are allowed and have room, those that even out the load most first.
+
+    Where there are many jobs and groups, moves of jobs on the busiest groups to the least busy.
+    """
+    loads = _loads(spots)
+    movable = [spot for spot in spots if spot[0].name in left]
+    movable.sort(key=lambda spot: -max(loads.get(group, 0.0) for group in spot[1].groups))
+    free = sorted(groups, key=lambda group: loads.get(group.name, 0.0))[:MAX_TARGETS]
     options = [
         (spot, placement)
-        for spot in spots
-        if spot[0].name in left
-        for placement in _options(spot[0], groups)
+        for spot in movable[:MAX_MOVABLE]
+        for placement in _options(spot[0], _targets(spot[1], free, groups))
         if placement != spot[1] and _has_room(spot[0], placement, spots, groups)
     ]
-    options.sort(
-        key=lambda option: _peak([option[1] if s is option[0] else s[1] for s in spots], spots)
-    )
+    options.sort(key=lambda option: _peak(loads, *option))
     yield from options[:MAX_CANDIDATES]
+
+
+def _targets(
+    was: Placement, free: Sequence[GroupFacts], groups: Sequence[GroupFacts]
+) -> list[GroupFacts]:
+    """Where a job may go: groups that are hardly busy, and those it is on."""
+    names = {*was.groups, *(group.name for group in free)}
+    return [group for group in groups if group.name in names]
 
 
 def _options(job: PlannedJob, groups: Sequence[GroupFacts]) -> Iterator[Placement]:
@@ -253,14 +277,28 @@ def _has_room(
     return True
 
 
-def _peak(placements: Sequence[Placement], spots: Sequence[Spot]) -> float:
-    """Largest share of time that a group would be wanted."""
+def _loads(spots: Sequence[Spot]) -> dict[str, float]:
+    """Group → share of time that its jobs want it."""
     loads: dict[str, float] = {}
-    for placement, (_, _, ops) in zip(placements, spots, strict=True):
-        for op in ops:
-            group = placement.group_of_op(op.op)
-            loads[group] = loads.get(group, 0.0) + op.busy_s / serial_s(ops)
-    return max(loads.values(), default=0.0)
+    for _, placement, ops in spots:
+        _add_load(loads, placement, ops, 1.0)
+    return loads
+
+
+def _add_load(
+    loads: dict[str, float], placement: Placement, ops: Sequence[OpEstimate], times: float
+) -> None:
+    for op in ops:
+        group = placement.group_of_op(op.op)
+        loads[group] = loads.get(group, 0.0) + times * op.busy_s / serial_s(ops)
+
+
+def _peak(loads: Mapping[str, float], spot: Spot, placement: Placement) -> float:
+    """Largest share of time that a group would be wanted if a job moved."""
+    changed = dict(loads)
+    _add_load(changed, spot[1], spot[2], -1.0)
+    _add_load(changed, placement, spot[2], 1.0)
+    return max(changed.values())
 
 
 def _ticks(seconds: float) -> int:

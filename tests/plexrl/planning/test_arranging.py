@@ -194,3 +194,14 @@ def test_the_planner_knows_which_groups_had_which_engines_until_they_are_lost(cr
     assert crowded.request("look", 10.0).warm == {home: {(True, "tiny")}}
     crowded.group_lost(home)
     assert crowded.request("look", 10.0).warm == {}
+
+
+def test_among_many_groups_a_job_of_the_busiest_goes_to_an_idle_one():
+    groups = [GroupFacts(f"g{i}", 1000, 4) for i in range(60)]
+    spots = [spot(f"j{i}", f"g{i}") for i in range(59)]
+    crowded = [*spots, spot("beside", "g17")]
+    move = rearrange(crowded, groups, all_left(crowded), FAST)
+    assert move.job in {"j17", "beside"}
+    assert "g59" in move.placement.groups
+    assert move.gain > 0.2
+    assert rearrange(spots, groups[:59], all_left(spots), FAST) is None
