@@ -9,20 +9,14 @@ import os
 import resource
 import sys
 import traceback
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from multiprocessing.connection import Connection
 
+from plexrl.planning.process import Failed
 from plexrl.planning.proposals import PlanRequest, solve
 
 NICENESS = 10
 """Half of the range: a plan for jobs that run must not take the core of what it plans for."""
-
-
-@dataclass(frozen=True, slots=True)
-class Failed:
-    """The answer to a request that raised, which no request should."""
-
-    traceback: str
 
 
 def serve(connection: Connection) -> None:

@@ -209,7 +209,10 @@ class Planner:
         if profile.is_known and (profile.sequence != before or not was_known):
             self._triggers[f"ops {record.job}"] = f"ops of {record.job} learned"
         self._note_drift(record.job, record.op, profile)
-        self._note_engines(record)
+        placement, engines = self._placement.get(record.job), self._jobs[record.job].engines
+        if placement is not None and engines:
+            is_home = record.group == placement.home
+            self._warm.setdefault(record.group, set()).update((is_home, name) for name in engines)
 
     def due(self, now_s: float) -> str | None:
         """Why a plan is due; None if none is.
@@ -382,13 +385,6 @@ class Planner:
         if change_s > max(self._config.drift_fraction * planned_s, LEAST_DRIFT_S):
             percent = 100 * change_s / planned_s
             self._triggers[f"drift {job}:{op}"] = f"drift of {job}:{op} by {percent:.0f} %"
-
-    def _note_engines(self, record: LeaseRecord) -> None:
-        """A job ran on a group, so its engines are there."""
-        placement, engines = self._placement.get(record.job), self._jobs[record.job].engines
-        if placement is not None and engines:
-            is_home = record.group == placement.home
-            self._warm.setdefault(record.group, set()).update((is_home, name) for name in engines)
 
 
 def movable(

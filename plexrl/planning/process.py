@@ -17,7 +17,6 @@ from multiprocessing import Pipe
 from multiprocessing.connection import Connection
 
 from plexrl.errors import PlexRLError
-from plexrl.planning.child import Failed
 from plexrl.planning.proposals import PlanRequest, Proposal, solve_without_solver
 from solver.cpsat import guard
 from solver.cpsat.leash import child_environment
@@ -33,6 +32,13 @@ MEMORY_BYTES = guard.MEMORY_BYTES + 2**30
 GRACE_S = 30.0
 """Seconds beyond its budget after which it is killed: it may have to start first, and at low
 priority on a machine whose cores are all busy that takes long."""
+
+
+@dataclass(frozen=True, slots=True)
+class Failed:
+    """The answer to a request that raised, which no request should."""
+
+    traceback: str
 
 
 @dataclass(frozen=True, slots=True)

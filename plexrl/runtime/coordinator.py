@@ -18,7 +18,6 @@ from plexrl.core.relocations import RelocationTable
 from plexrl.core.status import (
     ClusterStatus,
     JobState,
-    JobStatus,
 )
 from plexrl.errors import JobError
 from plexrl.planning.planner import GroupFacts, PlannedJob, Planner, Proposal
@@ -35,7 +34,7 @@ from plexrl.runtime.messages import (
     IterationCommitted,
     Trace,
 )
-from plexrl.runtime.snapshot import Moment, Tables, cluster_status, job_status
+from plexrl.runtime.snapshot import Moment, Tables, cluster_status
 from plexrl.services.reports import LeaseEnded, LeaseStarted
 from solver.dispatch.arbiter import Arbiter
 from solver.dispatch.events import (
@@ -83,6 +82,7 @@ class Coordinator:
         self.ledger = Ledger(epoch_s)
         self.groups = GroupTable()
         self.relocations = RelocationTable()
+        self.tables = Tables(self.jobs, self.groups, self.ledger, self.arbiter, self.relocations)
         self._commits = CommitLog()
         self._instructions: list[Instruction] = []
 
@@ -362,37 +362,8 @@ class Coordinator:
         num_errors
             Errors inside the plugin so far.
         """
-        moment = self._moment(now_s, cpu_phases, num_errors)
-        return cluster_status(self._tables(), self.planner.status(), moment)
-
-    def job_status(self, job: str, now_s: float, cpu_phases: Mapping[str, str]) -> JobStatus:
-        """One job as people shall see it.
-
-        Raises
-        ------
-        JobError
-            There is no such job.
-        """
-        return job_status(self._tables(), job, self._moment(now_s, cpu_phases, 0))
-
-    def iterations(self, job: str) -> tuple[IterationRecord, ...]:
-        """Committed iterations of a job in order, those of earlier lives of the cluster first.
-
-        Raises
-        ------
-        JobError
-            There is no such job.
-        """
-        entry = self.jobs[job]
-        return (*entry.earlier, *entry.iterations)
-
-    def _tables(self) -> Tables:
-        return Tables(self.jobs, self.groups, self.ledger, self.arbiter, self.relocations)
-
-    def _moment(self, now_s: float, cpu_phases: Mapping[str, str], num_errors: int) -> Moment:
-        return Moment(
-            now_s - self.epoch_s, self._ticks(now_s), self.epoch_s, cpu_phases, num_errors
-        )
+        moment = Moment.at(now_s, self.epoch_s, cpu_phases, num_errors)
+        return cluster_status(self.tables, self.planner.status(), moment)
 
     def _tell(self, event: Event, now_s: float) -> None:
         self._instructions.extend(self.arbiter.handle(event, self._ticks(now_s)))

@@ -13,6 +13,7 @@ from plexrl.runtime import messages
 from plexrl.runtime.coordinator import Coordinator
 from plexrl.runtime.drivers import DriverPlacement
 from plexrl.runtime.messages import Submission, pack, unpack
+from plexrl.runtime.snapshot import Moment, job_status
 
 Handler = Callable[..., Awaitable[bytes | None]]
 
@@ -123,15 +124,18 @@ class Desk:
 
     async def job(self, job: str) -> bytes:
         """Snapshot of one job: a `JobStatus`."""
-        return pack(self._coordinator.job_status(job, self._clock(), self._cpu_phases()))
+        now_s, epoch_s = self._clock(), self._coordinator.epoch_s
+        moment = Moment.at(now_s, epoch_s, self._cpu_phases(), self._num_errors())
+        return pack(job_status(self._coordinator.tables, job, moment))
 
     async def jobs(self) -> bytes:
         """Names of all jobs, in order of arrival."""
         return pack(self._coordinator.jobs.names())
 
     async def metrics(self, job: str) -> bytes:
-        """Committed iterations of a job, in order."""
-        return pack(self._coordinator.iterations(job))
+        """Committed iterations of a job in order, those of earlier lives of the cluster first."""
+        entry = self._coordinator.jobs[job]
+        return pack((*entry.earlier, *entry.iterations))
 
     async def wait(self, job: str, timeout_s: float) -> bytes:
         """Snapshot of a job once it has ended, or after `timeout_s` seconds."""

@@ -12,6 +12,7 @@ from plexrl.core.status import ClusterStatus, GroupStatus, JobState, JobStatus, 
 from plexrl.runtime.groups import GroupRow, GroupTable
 from plexrl.runtime.ledger import Ledger
 from solver.dispatch.arbiter import Arbiter
+from solver.dispatch.events import TICKS_PER_S
 from solver.trace import IterationRecord
 
 MAX_ENDED = 1_000
@@ -43,6 +44,15 @@ class Moment:
     """Job → phase of its ordinary task that runs right now."""
     num_errors: int
     """Errors inside the plugin so far."""
+
+    @classmethod
+    def at(
+        cls, now_s: float, epoch_s: float, cpu_phases: Mapping[str, str], num_errors: int
+    ) -> Moment:
+        """A moment in seconds of the system clock."""
+        since_s = now_s - epoch_s
+        ticks = max(0, round(since_s * TICKS_PER_S))
+        return cls(since_s, ticks, epoch_s, cpu_phases, num_errors)
 
 
 def cluster_status(tables: Tables, plan: PlanStatus, moment: Moment) -> ClusterStatus:

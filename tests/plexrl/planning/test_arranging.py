@@ -176,7 +176,7 @@ def test_moving_can_be_turned_off():
 
 def test_an_engine_that_has_to_start_first_counts_for_all_who_wait_for_it():
     spots = [spot(name, "g0", engines=frozenset({"tiny"})) for name in "ab"]
-    few = all_left(spots, iterations=8)
+    few = all_left(spots, iterations=4)
     warm = {"g1": frozenset({(True, "tiny"), (False, "tiny")})}
     cold = rearrange(spots, GROUPS, all_left(spots), FAST)
     ready = rearrange(spots, GROUPS, few, FAST, warm)

@@ -7,6 +7,7 @@ import pytest
 
 from plexrl.core.placement import Placement
 from plexrl.errors import JobError
+from plexrl.runtime.snapshot import Moment, job_status
 from tests.plexrl.runtime.test_rescue import Cluster
 
 
@@ -17,7 +18,8 @@ def cluster():
 
 def look(cluster):
     status = cluster.coordinator.status(cluster.now_s, {}, 0)
-    assert cluster.coordinator.job_status("a", cluster.now_s, {}) == status.jobs[0]
+    moment = Moment.at(cluster.now_s, cluster.coordinator.epoch_s, {}, 0)
+    assert job_status(cluster.coordinator.tables, "a", moment) == status.jobs[0]
     return status.jobs[0], {group.name: group.draining for group in status.groups}
 
 
