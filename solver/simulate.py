@@ -5,8 +5,10 @@ from __future__ import annotations
 import heapq
 import math
 import random
+from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from statistics import median
 
 from solver.dispatch.arbiter import Arbiter
 from solver.dispatch.events import (
@@ -30,6 +32,9 @@ from solver.dispatch.yielding import YieldRule, rest_ticks
 from solver.errors import ProblemError
 from solver.saving import Usage, saving, work_done
 from solver.trace import LeaseRecord, Outcome
+
+LEAST_SEEN, MOST_SEEN = 2, 32
+"""Leases that outweigh a mean given beforehand, and those remembered: as the runtime has it."""
 
 Tape = tuple[tuple[tuple[int, int], ...], ...]
 """Iteration → op → ``(ticks of the lease, ticks of the wait after it)``."""
@@ -307,6 +312,8 @@ class _Cluster:
     """Job → group its state was changed on last, and the tick it is on its other groups."""
     records: list[LeaseRecord] = field(default_factory=list)
     loops: dict[str, Loop] = field(default_factory=dict)
+    held: dict[tuple[str, str], deque[int]] | None = None
+    """(job, op) → ticks of its last leases, where these say how long the next is expected to be."""
 
     def push(self, tick: int, event: Event) -> None:
         """Let the event happen at the tick; events of one tick happen in order of their push."""
@@ -328,7 +335,9 @@ class _Cluster:
         """The function as the arbiter shall see it."""
         running = self.functions[name]
         job, op, served = running.job, running.op, running.served_ticks
-        expected = round(op.duration_s * TICKS_PER_S)
+        seen = () if self.held is None else self.held.get((job.name, op.name), ())
+        is_known = len(seen) >= LEAST_SEEN
+        expected = round(median(seen) if is_known else op.duration_s * TICKS_PER_S)
         return FunctionRef(
             name,
             job.name,
@@ -417,6 +426,9 @@ class _Cluster:
     def _end(self, name: str, now: int) -> None:
         self._leave(name, now, Outcome.DONE)
         running = self.functions.pop(name)
+        if self.held is not None:
+            key = (running.job.name, running.op.name)
+            self.held.setdefault(key, deque(maxlen=MOST_SEEN)).append(now - running.started_tick)
         if running.op.copy_s:
             copied = now + round(running.op.copy_s * TICKS_PER_S)
             self.left[running.job.name] = running.groups[0], copied
@@ -440,6 +452,7 @@ def simulate(
     until_s: float | None = None,
     yielding: YieldRule | None = None,
     later_plans: Sequence[tuple[float, DispatchPlan]] = (),
+    is_learning: bool = False,
 ) -> Simulation:
     """Run jobs to their end, or to a moment, on the groups their ops name.
 
@@ -462,6 +475,9 @@ def simulate(
         When ops that can stop give way; the arbiter's default if not given.
     later_plans
         Seconds and the plan that comes into force then.
+    is_learning
+        Whether leases are expected to be as long as the median of those before, as in the runtime;
+        else as their means.
 
     Raises
     ------
@@ -471,6 +487,7 @@ def simulate(
     """
     _check_names(jobs)
     cluster = _Cluster(Arbiter(rule, yielding=yielding), seed, handoff or Handoff())
+    cluster.held = {} if is_learning else None
     groups = sorted({group for job in jobs for op in job.ops for group in op.groups})
     for group in groups:
         cluster.push(0, GroupAdded(group))

@@ -306,6 +306,7 @@ def _prediction_errors(seen: Observed) -> list[float]:
         ],
         rule=PlanOrderWithBackfill(slack=PLANNING.slack, overdue=PLANNING.overdue),
         later_plans=[(max(at_s - first_s, 0.0), plan) for at_s, plan in seen.plans],
+        is_learning=True,
     )
     return [
         abs(predicted.slowdowns[name] / _slowdown(seen, name, alone_ticks) - 1)

@@ -95,8 +95,7 @@ def test_the_stopwatch_gives_nested_time_to_the_innermost():
 def test_the_simulator_predicts_the_runtime(tmp_path):
     """With the same draws, arrivals and plans, and no latency, both do the same."""
     logging.getLogger("distributed").setLevel(logging.ERROR)
-    drawn = Drawn(num_jobs=8, span_s=2400.0, seed=0, compression=1.0).jobs()
-    jobs = [replace(job, iterations=4) for job in drawn]
+    jobs = Drawn(num_jobs=8, span_s=2400.0, seed=0, compression=1.0).jobs()
     planning = replace(PLANNING, budget_s=0.0, period_s=1e6)
     loop = TimeWarpLoop()
     cluster = SimulatedCluster(jobs, str(tmp_path), planning, loop.time)
@@ -118,6 +117,7 @@ def test_the_simulator_predicts_the_runtime(tmp_path):
         rule=PlanOrderWithBackfill(slack=planning.slack, overdue=planning.overdue),
         handoff=Handoff(0, 0),
         later_plans=[(max(at_s - first_s, 0.0), plan) for at_s, plan in adopted],
+        is_learning=True,
     )
     shared_s = {n: e.iterations.last.ended_s - began_s[n] for n, e in entries.items()}
     errors = [
