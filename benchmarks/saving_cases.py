@@ -59,6 +59,8 @@ class Case:
     """Dispatches of ours; the better one on planning seeds is used."""
     steps_factor: int = 1
     """Rounds of search, relative to other cases: where cells are larger, there are more of them."""
+    max_cell_jobs: int = 8
+    """Most jobs of one cell."""
 
     @property
     def key(self) -> str:
@@ -120,6 +122,8 @@ AGENTS_MARGIN = 0.04
 POOLED_MARGIN = 0.03
 DINKELBACH_ROUNDS = 20
 """More than it takes: every round either changes a speed or is the last."""
+POOLED_JOBS = 14
+"""Most jobs of a cell of pooled groups: the more meet, the less a group stands idle."""
 MAX_SEATS = 4
 """Groups of a kind that may keep a copy of one job's state, as far as their memory goes."""
 SHORTEST_FIRST = Way(shortest_first, Turn.SHORTEST_FIRST)
@@ -165,6 +169,7 @@ def rollmux_case(shapes: Shapes, *, is_uniform: bool) -> Case:
         prices={"split": rollout + train, "colocated": train},
         ways=(replace(SMALLEST_SHARE_FIRST, margin=POOLED_MARGIN),),
         steps_factor=1 if is_uniform else 4,
+        max_cell_jobs=POOLED_JOBS,
     )
 
 
@@ -245,6 +250,7 @@ def plan_ours(case: Case, size: Size, seed: int, *, is_by_price: bool = False) -
             is_kept=way.is_kept,
             is_by_price=is_by_price,
             margin=way.margin,
+            max_cell_jobs=case.max_cell_jobs,
         )
         cells = right_size(case.market, jobs, dispatch=way.dispatch, effort=effort, seed=seed)
         merit = 0.0

@@ -26,6 +26,12 @@ from solver.workloads import Workload
 
 TRIES = 100
 """Sets varied at random in a round of generation."""
+MERGES = 60
+"""Pairs of sets put together in a round."""
+FRESH = 20
+"""Sets drawn at random in a round."""
+MOST_NEIGHBOURS = 8
+"""Jobs that follow each other in length are tried together up to this many."""
 JOINING = 6
 """Jobs that in a round are tried beside each of the best sets."""
 NUM_PARENTS = 60
@@ -185,7 +191,7 @@ class _Search:
         for pair in combinations(range(len(self.row)), 2):
             self._try(pair)
         self._price()
-        for size in range(3, self.most + 1):
+        for size in range(3, min(self.most, MOST_NEIGHBOURS) + 1):
             for first in range(len(self.row) - size + 1):
                 self._try(tuple(range(first, first + size)))
         self._price()
@@ -200,9 +206,12 @@ class _Search:
                 if len(ids) < self.most and joining not in ids:
                     self._try(tuple(sorted((*ids, joining))))
         for _ in range(TRIES):
-            ids = self._varied(self.rng.choice(parents))
-            if 1 < len(ids) <= self.most:
-                self._try(ids)
+            self._try(self._varied(self.rng.choice(parents)))
+        for _ in range(MERGES):
+            self._try(self._merged(parents))
+        for _ in range(FRESH):
+            size = self.rng.randint(min(3, self.most), self.most)
+            self._try(tuple(sorted(self.rng.sample(range(len(self.row)), size))))
         self._price()
         self.ban([ids for ids in self.in_use if not self.is_sound(ids)])
 
@@ -267,7 +276,7 @@ class _Search:
                 self.columns[ids] = other
 
     def _try(self, ids: Ids) -> None:
-        if ids in self.tried or self.ends.is_grown:
+        if not 1 < len(ids) <= self.most or ids in self.tried or self.ends.is_grown:
             return
         self.tried.add(ids)
         value = self._best(ids)
@@ -289,6 +298,11 @@ class _Search:
         if what < 0.55 or what >= 0.85:
             taken.discard(rng.choice(ids))
         return tuple(sorted(taken))
+
+    def _merged(self, parents: Sequence[Ids]) -> Ids:
+        """The jobs of two sets together: more groups to choose from, so that fewer stand idle."""
+        one, other = self.rng.choice(self.in_use or parents), self.rng.choice(parents)
+        return tuple(sorted({*one, *other}))
 
     def _price(self) -> None:
         """Solve the linear master over all sets, at the ratio that it then has."""
