@@ -77,6 +77,7 @@ def table(headers: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
         + "</tr>"
         for row in rows
     )
+    body = body or f'<tr><td class="dim" colspan="{len(headers)}">none yet</td></tr>'
     return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
 
 
@@ -132,7 +133,7 @@ def seconds(value: float | None) -> str:
     if value is None:
         return "–"
     if value < 100:
-        return f"{value:.1f} s"
+        return f"{value:.{2 if 0 < value < 10 else 1}f} s"
     if value < 6000:
         return f"{value / 60:.1f} min"
     return f"{value / 3600:.1f} h"

@@ -1,9 +1,12 @@
-"""Turns an unknown word into a hint: what was probably meant, or what there is."""
+"""Words for people: a hint for one that is unknown, and numbers with their noun."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from difflib import get_close_matches
+
+MAX_LISTED = 24
+"""Words listed at most: what one line of a terminal can hold three or four times."""
 
 
 def hint(word: object, known: Iterable[str]) -> str:
@@ -20,4 +23,12 @@ def hint(word: object, known: Iterable[str]) -> str:
     close = get_close_matches(str(word), words, n=1, cutoff=0.6)
     if close:
         return f"did you mean {close[0]!r}?"
-    return f"known: {', '.join(words)}" if words else "there are none"
+    if not words:
+        return "there are none"
+    others = f" and {len(words) - MAX_LISTED} more" if len(words) > MAX_LISTED else ""
+    return f"known: {', '.join(words[:MAX_LISTED])}{others}"
+
+
+def counted(number: int, noun: str) -> str:
+    """A number with its noun, as people say it: ``1 job``, ``2 jobs``."""
+    return f"{number} {noun}{'' if number == 1 else 's'}"

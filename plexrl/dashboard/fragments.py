@@ -9,17 +9,18 @@ from plexrl.dashboard.palette import job_colours
 from plexrl.dashboard.tally import Tally
 from plexrl.dashboard.views.jobs import JobLine, headline, job_lines
 from plexrl.dashboard.views.plan import (
+    CYCLES_SHOWN,
     CycleLine,
     PlanSummary,
     SolveLine,
-    cycle_lines,
+    SolveLog,
     median_ratio,
     plan_summary,
-    solve_lines,
 )
 from plexrl.dashboard.views.savings import BASELINE, saving_lines, saving_total
 from plexrl.dashboard.views.state import (
     GROUPS_PER_PAGE,
+    STATES_SHOWN,
     Health,
     MemoryLine,
     health,
@@ -28,7 +29,6 @@ from plexrl.dashboard.views.state import (
     traffic_lines,
 )
 from plexrl.markup import (
-    STYLE,
     dot,
     figures,
     nbytes,
@@ -45,6 +45,9 @@ from plexrl.markup import (
 
 SAVINGS_SHOWN = 64
 """Jobs listed on the page of savings; the total counts all."""
+
+INFEASIBLE = "infeasible"
+"""Status of a solve whose slowdown limits cannot hold; its plan leaves them out."""
 
 _HELD = (
     "An LLM function that waits for its group shows as no-worker on Dask's own pages: the "
@@ -75,6 +78,11 @@ _JOB_HEADERS = (
     "~waits for",
     "#ends in",
 )
+
+
+def _unlisted(total: int, shown: int, what: str) -> str:
+    """How many rows a table leaves out; empty if none."""
+    return f"<p>{total - shown} more {what}, counted but not listed</p>" if total > shown else ""
 
 
 def colours_of(status: ClusterStatus) -> dict[str, str]:
@@ -145,9 +153,10 @@ def state_page(status: ClusterStatus, tally: Tally, number_: int = 0) -> str:
         ]
         for line in traffic_lines(status.groups)
     ]
+    found = residencies(groups)
     states = [
         [text(r.state), text(r.group), *("●" if tier in r.tiers else "" for tier in _TIERS)]
-        for r in residencies(groups)
+        for r in found[:STATES_SHOWN]
     ]
     used = sum(group.host_used_bytes for group in status.groups)
     stored = sum(group.store.num_bytes for group in status.groups)
@@ -158,12 +167,13 @@ def state_page(status: ClusterStatus, tally: Tally, number_: int = 0) -> str:
     return page(
         title("State", told),
         _health(health(status, tally)),
-        "<h3>Groups</h3>",
-        table(_MEMORY_HEADERS, memory),
         "<h3>Movements between tiers, all groups</h3>",
         table(("from → to", "#moves", "#bytes", "#time", "#speed"), moves),
+        "<h3>Groups</h3>",
+        table(_MEMORY_HEADERS, memory),
         "<h3>Residency</h3>",
         table(("state", "group", *_TIERS), states),
+        _unlisted(len(found), STATES_SHOWN, "states"),
     )
 
 
@@ -177,17 +187,6 @@ _MEMORY_HEADERS = (
     "~trouble",
 )
 _TIERS = ("device", "host", "store")
-
-
-def report(status: ClusterStatus, tally: Tally, plan_json: Mapping[str, object]) -> str:
-    """All pages of text and tables below each other, with their style."""
-    parts = (
-        jobs_page(status, tally, {}),
-        state_page(status, tally),
-        plan_page(status, plan_json),
-        savings_page(status, tally),
-    )
-    return f'<div style="padding:1em"><style>{STYLE}</style>{"<hr>".join(parts)}</div>'
 
 
 def _memory_row(line: MemoryLine) -> list[str]:
@@ -225,10 +224,10 @@ def _health(found: Health) -> str:
     return f"<h3>Integrity: {word}</h3>" + figures((str(count), name) for name, count in entries)
 
 
-def plan_page(status: ClusterStatus, plan_json: Mapping[str, object]) -> str:
+def plan_page(status: ClusterStatus, solves: SolveLog) -> str:
     """The page of the plan."""
     plan = plan_summary(status)
-    cycles = cycle_lines(plan_json)
+    cycles = solves.cycles()
     typical = median_ratio(cycles)
     off_by = (
         "no iteration of a planned job has ended under it yet"
@@ -241,11 +240,12 @@ def plan_page(status: ClusterStatus, plan_json: Mapping[str, object]) -> str:
         "<h3>Predicted against actual, plan in force</h3>",
         f"<p>{text(off_by)}</p>",
         table(
-            ("job", "#predicted cycle s", "#actual mean s", "actual ÷ predicted", "#iterations"),
-            [_cycle_row(line) for line in cycles],
+            ("job", "#predicted cycle, s", "#actual mean, s", "actual ÷ predicted", "#iterations"),
+            [_cycle_row(line) for line in cycles[:CYCLES_SHOWN]],
         ),
+        _unlisted(len(cycles), CYCLES_SHOWN, "jobs"),
         "<h3>Solves, newest first</h3>",
-        table(_SOLVE_HEADERS, [_solve_row(line) for line in solve_lines(plan_json)]),
+        table(_SOLVE_HEADERS, [_solve_row(line) for line in solves.lines()]),
     )
 
 
@@ -253,12 +253,12 @@ _SOLVE_HEADERS = (
     "#number",
     "~reason",
     "status",
-    "#cycle s",
-    "#bound s",
+    "#cycle, s",
+    "#bound, s",
     "#actual ÷ predicted",
-    "#took s",
+    "#took, s",
     "verified",
-    "#at s",
+    "#at, s",
 )
 
 
@@ -266,20 +266,26 @@ def _plan_figures(plan: PlanSummary) -> tuple[tuple[str, str], ...]:
     return (
         (plan.status, "status"),
         (seconds(plan.objective_s), "cycle (objective)"),
-        (seconds(plan.bound_s), f"proven bound ({plan.bound_class or 'none'})"),
+        (seconds(plan.bound_s), f"proven bound ({plan.bound_class.replace('_', ' ') or 'none'})"),
         ("–" if plan.gap is None else f"{plan.gap:.1%}", "gap"),
         (seconds(plan.age_s), "age"),
-        ("yes" if plan.is_verified else "no", "verified"),
+        (_yes(plan), "verified"),
         (str(plan.num_solves), "solves"),
         (str(plan.num_moves), "moves"),
     )
+
+
+def _yes(plan: PlanSummary) -> str:
+    if plan.num_solves == 0:
+        return "–"
+    return "yes" if plan.is_verified else "no"
 
 
 def _solve_row(line: SolveLine) -> list[str]:
     return [
         str(line.number),
         text(line.reason),
-        text(line.status),
+        '<span class="warn">infeasible</span>' if line.status == INFEASIBLE else text(line.status),
         number(line.objective_s, 3),
         number(line.bound_s, 3),
         number(line.ratio),
@@ -324,4 +330,5 @@ def savings_page(status: ClusterStatus, tally: Tally) -> str:
         title("Savings", f"against {BASELINE}; the time alone is estimated from measured waits"),
         figures(entries),
         table(("job", "#iterations", "#alone", "#held", "idle when alone"), rows),
+        _unlisted(len(lines), SAVINGS_SHOWN, "jobs"),
     )

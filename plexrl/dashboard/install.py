@@ -18,12 +18,14 @@ from distributed.dashboard.scheduler import template_variables
 from distributed.http.utils import RequestHandler
 from tornado.ioloop import IOLoop
 
-from plexrl.dashboard import fragments, prometheus
+from plexrl.clock import system_clock
+from plexrl.dashboard import performance, prometheus
 from plexrl.dashboard.pages.leaves import JobsPage, PlanPage, SavingsPage, StatePage
 from plexrl.dashboard.pages.page import Page, open_page
 from plexrl.dashboard.pages.timeline import TimelinePage
 from plexrl.dashboard.source import Cockpit, Source
 from plexrl.dashboard.statusjson import status_json
+from plexrl.dashboard.there import EXTENSION, cockpit_of
 
 logger = logging.getLogger("plexrl.dashboard")
 
@@ -36,9 +38,6 @@ PAGES: dict[str, Callable[[Cockpit], Page]] = {
 }
 """Name in the navigation bar and in the address → page."""
 
-EXTENSION = "plexrl-cockpit"
-"""Where the cockpit stands among the scheduler's extensions."""
-
 
 def install(scheduler: Scheduler, source: Source) -> None:
     """Add everything to a scheduler.
@@ -50,8 +49,7 @@ def install(scheduler: Scheduler, source: Source) -> None:
     source
         Where the numbers come from.
     """
-    cockpit = Cockpit(source)
-    scheduler.extensions[EXTENSION] = cockpit
+    cockpit = cockpit_of(scheduler, source)
     prometheus.register(scheduler, lambda server: server.extensions.get(EXTENSION))
     _add_json(scheduler, cockpit)
     if _has_dashboard(scheduler):
@@ -100,12 +98,12 @@ def _add_to_reports(scheduler: Scheduler, cockpit: Cockpit) -> None:
     """Let Dask's ``performance_report`` end with what the pages say at that moment."""
     handler = scheduler.handlers["performance_report"]
 
-    async def performance_report(**kwargs: Any) -> str:  # noqa: ANN401 (Dask is untyped)
-        page = str(await handler(**kwargs))
+    async def performance_report(start: float, **kwargs: Any) -> str:  # noqa: ANN401 (Dask is untyped)
+        asked_s = cockpit.now_s()
+        since_s = asked_s - max(0.0, system_clock() - start)
+        page = str(await handler(start=start, **kwargs))
         body, end, rest = page.rpartition("</body>")
-        reading = cockpit.read()
-        ours = fragments.report(reading.status, reading.tally, cockpit.plan())
-        return f"{body}{ours}{end}{rest}" if end else page
+        return f"{body}{performance.pages(cockpit, since_s)}{end}{rest}" if end else page
 
     scheduler.handlers["performance_report"] = performance_report
 

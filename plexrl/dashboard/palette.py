@@ -26,8 +26,20 @@ STORE_SWAP_COLOUR = "#c1121f"
 
 
 def job_colours(jobs: Sequence[str]) -> dict[str, str]:
-    """A colour for each job, in the order given; they repeat after eight."""
-    return {job: JOB_COLOURS[place % len(JOB_COLOURS)] for place, job in enumerate(jobs)}
+    """A colour for each job, in the order given; each eight of them have all eight.
+
+    They begin elsewhere each time, so that jobs dealt out to groups in turn differ on a group.
+    """
+    return {job: JOB_COLOURS[_turned(place) % len(JOB_COLOURS)] for place, job in enumerate(jobs)}
+
+
+def _turned(place: int) -> int:
+    """Sum of the digits in base eight: differs between places a power of eight apart."""
+    total = 0
+    while place:
+        place, digit = divmod(place, len(JOB_COLOURS))
+        total += digit
+    return total
 
 
 def shade(colour: str, function: str) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
@@ -91,7 +92,8 @@ def _slice(process: int, thread: int, bar: Bar, name: str) -> dict[str, object]:
 
 
 def _iteration(record: IterationRecord, thread: int) -> Iterable[dict[str, object]]:
-    metrics = dict(record.metrics)
+    # JSON knows no NaN and no infinity, and readers of traces refuse a file that has them.
+    metrics = {name: value for name, value in record.metrics if math.isfinite(value)}
     yield {
         "ph": "X",
         "name": f"iteration {record.iteration}",

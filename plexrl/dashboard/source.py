@@ -14,6 +14,7 @@ from typing import Protocol
 from plexrl.core.status import ClusterStatus
 from plexrl.dashboard.lanes import AdoptedPlan, adopted_plan
 from plexrl.dashboard.tally import Tally
+from plexrl.dashboard.views.plan import SOLVES_SHOWN, SolveLog
 from solver.trace import IterationRecord, LeaseRecord
 
 REFRESH_S = 0.5
@@ -50,8 +51,16 @@ class Source(Protocol):
         """Committed iterations of a job, in order."""
         ...
 
-    def plan(self) -> Mapping[str, object]:
-        """The plan in force and the history of solves, as JSON types."""
+    def plan(self, newest: int | None = None) -> Mapping[str, object]:
+        """The plan in force and the history of solves, or so many of the newest, as JSON types."""
+        ...
+
+    def num_solves(self) -> int:
+        """Solves so far."""
+        ...
+
+    def solves(self, first: int, most: int) -> Sequence[Mapping[str, object]]:
+        """Solves from the given index on, at most so many of the newest, as JSON types."""
         ...
 
 
@@ -79,6 +88,8 @@ class Cockpit:
         self._source = source
         self._tally = Tally()
         self._plans: deque[AdoptedPlan] = deque(maxlen=MAX_PLANS)
+        self._solves = SolveLog()
+        self._solves_read = 0
         self._reading: Reading | None = None
         self._num_seen = 0
 
@@ -106,6 +117,15 @@ class Cockpit:
         """The plan in force and the history of solves, as JSON types."""
         return self._source.plan()
 
+    def solves(self) -> SolveLog:
+        """What was planned when, as of the newest reading."""
+        reading = self.read()
+        if self._solves_read != reading.number:
+            self._solves_read = reading.number
+            rows = self._source.solves(self._solves.num_past, SOLVES_SHOWN)
+            self._solves.update(rows, self._source.num_solves())
+        return self._solves
+
     def iterations(self, job: str) -> Sequence[IterationRecord]:
         """Committed iterations of a job, in order."""
         return self._source.iterations(job)
@@ -123,4 +143,4 @@ class Cockpit:
         adopted_s = status.plan.adopted_s
         if adopted_s is None or (self._plans and self._plans[-1].adopted_s == adopted_s):
             return
-        self._plans.append(adopted_plan(self._source.plan(), adopted_s))
+        self._plans.append(adopted_plan(self._source.plan(0), adopted_s))

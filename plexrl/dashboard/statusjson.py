@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Mapping
 from dataclasses import asdict
 
 from plexrl.dashboard.source import Reading
 from plexrl.dashboard.views.jobs import slowdown
 from plexrl.dashboard.views.savings import saving_lines, saving_total
 from plexrl.dashboard.views.state import health
+
+
+def finite(metrics: Mapping[str, float]) -> dict[str, float | None]:
+    """Metrics as JSON has them: it knows no NaN and no infinity, so those become null."""
+    return {name: value if math.isfinite(value) else None for name, value in metrics.items()}
 
 
 def status_json(reading: Reading) -> dict[str, object]:
@@ -26,6 +33,7 @@ def status_json(reading: Reading) -> dict[str, object]:
             {
                 **asdict(job),
                 "state": str(job.state),
+                "metrics": finite(job.metrics),
                 "left_s": job.left_s,
                 "slowdown_estimate": slowdown(job, tally.jobs.get(job.name)),
             }

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import html
+import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from bokeh.embed import file_html
 from bokeh.layouts import column
 from bokeh.models import (
+    Column,
     ColumnDataSource,
     Div,
     FactorRange,
@@ -30,6 +32,7 @@ from plexrl.dashboard.lanes import (
     planned_bars,
 )
 from plexrl.dashboard.palette import STORE_SWAP_COLOUR, SWAP_COLOUR, job_colours, shade
+from plexrl.spelling import counted
 from solver.trace import IterationRecord, LeaseRecord, busy_s
 
 REWARD = "reward_mean"
@@ -37,6 +40,8 @@ REWARD = "reward_mean"
 
 _WINDOW_LEASES = 60
 """Leases in view when the page opens: few enough to tell functions apart."""
+
+_DIGITS = re.compile(r"(\d+)")
 
 _TITLES = {"plan": "planned", "actual": "actual", "jobs": "job"}
 
@@ -88,10 +93,24 @@ def render(
     subtitle: str = "",
 ) -> str:
     """The page as text; see `write_timeline`."""
+    made = layout(leases, iterations, plans, title=title, subtitle=subtitle)
+    return str(file_html(made, INLINE, title))
+
+
+def layout(
+    leases: Sequence[LeaseRecord],
+    iterations: Sequence[IterationRecord],
+    plans: Sequence[AdoptedPlan],
+    *,
+    title: str,
+    subtitle: str = "",
+) -> Column:
+    """Heading, lanes, overview and rewards below each other; see `write_timeline`."""
     origin_s = min((lease.ready_s for lease in leases), default=0.0)
     until_s = max((lease.ended_s for lease in leases), default=origin_s)
+    groups = frozenset(lease.group for lease in leases)
     bars = [
-        *planned_bars(plans, lengths(leases), until_s),
+        *planned_bars(plans, lengths(leases), until_s, since_s=origin_s, groups=groups),
         *actual_bars(leases),
         *job_bars(leases),
     ]
@@ -106,8 +125,7 @@ def render(
     ]
     if rewards := _reward_points(iterations, origin_s):
         parts.append(_rewards_figure(rewards, colours))
-    layout = column(*parts, **width, styles={"max-width": "1500px", "margin": "0 auto"})
-    return str(file_html(layout, INLINE, title))
+    return column(*parts, **width, styles={"max-width": "1500px", "margin": "0 auto"})
 
 
 def columns(bars: Sequence[Bar], colour: str, origin_s: float) -> dict[str, list[object]]:
@@ -147,8 +165,13 @@ def _fill(bar: Bar, colour: str) -> str:
 def factors(bars: Sequence[Bar]) -> list[tuple[str, str]]:
     """Lanes from the bottom up: jobs, then actual, then planned groups on top."""
     found = dict.fromkeys((bar.section, bar.lane) for bar in bars)
-    ordered = sorted(found, key=lambda key: (tuple(_TITLES).index(key[0]), key[1]))
+    ordered = sorted(found, key=lambda key: (tuple(_TITLES).index(key[0]), _by_number(key[1])))
     return [(_TITLES[section], lane) for section, lane in reversed(ordered)]
+
+
+def _by_number(name: str) -> list[int | str]:
+    """Sorts ``group-9`` before ``group-10``; digits stand in the odd places."""
+    return [int(part) if place % 2 else part for place, part in enumerate(_DIGITS.split(name))]
 
 
 def _opening_window(leases: Sequence[LeaseRecord], origin_s: float) -> tuple[float, float]:
@@ -301,7 +324,8 @@ def _heading(title: str, subtitle: str, leases: Sequence[LeaseRecord]) -> str:
     share = busy_s(leases) / (span_s * groups) if span_s > 0 else 0.0
     functions = list(dict.fromkeys(function_of(lease.op) for lease in leases))
     facts = (
-        f"{len(leases)} leases in {span_s:.1f} s · group busy {share:.0%} · {len(swapped)} swaps, "
+        f"{counted(len(leases), 'lease')} in {span_s:.1f} s · group busy {share:.0%} · "
+        f"{counted(len(swapped), 'swap')}, "
         f"{sum(lease.swap_bytes for lease in swapped) / 1e6:.0f} MB"
     )
     return (

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from dataclasses import dataclass, field
+from itertools import islice
 
 from plexrl.planning.proposals import Proposal
 from solver.dispatch.events import TICKS_PER_S, DispatchPlan
@@ -97,19 +98,42 @@ class Chronicle:
             actual.num += 1
             actual.total_s += seconds
 
-    def to_json(self) -> dict[str, object]:
-        """The plan in force and the history as JSON types."""
+    def _in_force(self) -> dict[str, object] | None:
+        """The solve in force with its plan and problem; None before the first."""
         last = self.last
-        in_force: dict[str, object] | None = None
-        if last is not None:
-            proposal = last.proposal
-            in_force = {
-                **last.to_json(),
-                "plan": None if proposal.plan is None else proposal.plan.to_json(),
-                "problem": None if proposal.problem is None else proposal.problem.to_json(),
-            }
+        if last is None:
+            return None
+        proposal = last.proposal
+        return {
+            **last.to_json(),
+            "plan": None if proposal.plan is None else proposal.plan.to_json(),
+            "problem": None if proposal.problem is None else proposal.problem.to_json(),
+        }
+
+    def since(self, first: int, most: int) -> list[dict[str, object]]:
+        """Solves from the given one on as JSON types, oldest first, without plans and problems.
+
+        Parameters
+        ----------
+        first
+            Counts all solves since the start; those dropped from memory are left out.
+        most
+            Only so many of the newest.
+        """
+        wanted = min(len(self.solves), most, max(0, self.num_solves - first))
+        newest = list(islice(reversed(self.solves), wanted))
+        return [solve.to_json() for solve in reversed(newest)]
+
+    def to_json(self, newest: int | None = None) -> dict[str, object]:
+        """The plan in force and the history as JSON types.
+
+        Parameters
+        ----------
+        newest
+            Only so many of the newest solves; None: all that are remembered.
+        """
         return {
             "num_solves": self.num_solves,
-            "in_force": in_force,
-            "history": [solve.to_json() for solve in self.solves],
+            "in_force": self._in_force(),
+            "history": self.since(0, len(self.solves) if newest is None else newest),
         }

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from plexrl.core.placement import Arrangement, Placement
 from plexrl.errors import JobError
 from plexrl.planning.facts import GroupFacts, PlannedJob
+from plexrl.spelling import counted
 
 Placed = Mapping[str, tuple[PlannedJob, Placement]]
 """Job → what is known of it, and where it is."""
@@ -104,10 +105,9 @@ class _Room:
     def __str__(self) -> str:
         if self.is_private:
             return f"{self.group!r} is the private rollout group of a job"
-        places = "" if self.places is None else f" and {self.places} places"
-        return (
-            f"{self.group!r} has {self.free_bytes} bytes{places} left beside {self.num_jobs} jobs"
-        )
+        places = "" if self.places is None else f" and {counted(self.places, 'place')}"
+        beside = counted(self.num_jobs, "job")
+        return f"{self.group!r} has {self.free_bytes} bytes{places} left beside {beside}"
 
 
 _Load = Callable[[_Room], tuple[float, int]]

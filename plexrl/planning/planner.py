@@ -347,9 +347,9 @@ class Planner:
             },
         )
 
-    def plan_json(self) -> dict[str, object]:
-        """The plan in force and the history of solves, as JSON types."""
-        return self.chronicle.to_json()
+    def plan_json(self, newest: int | None = None) -> dict[str, object]:
+        """The plan in force and the history of solves, as JSON types; see `Chronicle.to_json`."""
+        return self.chronicle.to_json(newest)
 
     def _estimated(self) -> Iterator[EstimatedJob]:
         """Jobs that can be planned: their group is there and their ops are known."""

@@ -155,9 +155,9 @@ class Desk:
         """The execution log so far: a `Trace`."""
         return pack(self._coordinator.trace())
 
-    async def plan(self) -> bytes:
+    async def plan(self, newest: int | None = None) -> bytes:
         """The plan in force and the history of solves, as JSON types."""
-        return pack(self._coordinator.planner.plan_json())
+        return pack(self._coordinator.planner.plan_json(newest))
 
     async def models(self, job: str) -> bytes:
         """Models of a job, as far as they are committed: name → `CommittedModel`."""

@@ -11,6 +11,7 @@ from plexrl.core.relocations import Aim, Relocation, RelocationTable, Step
 from plexrl.core.status import ClusterStatus, GroupStatus, JobState, JobStatus, PlanStatus
 from plexrl.runtime.groups import GroupRow, GroupTable
 from plexrl.runtime.ledger import Ledger
+from plexrl.spelling import counted
 from solver.dispatch.arbiter import Arbiter
 from solver.dispatch.events import TICKS_PER_S
 from solver.trace import IterationRecord
@@ -169,7 +170,7 @@ def _draining(tables: Tables, group: str) -> str:
         group in entry.placement.groups and not tables.relocations.has_left(entry.facts.name)
         for entry in tables.jobs.active()
     )
-    told = f"draining, {num_left} jobs left" if num_left else "drained"
+    told = f"draining, {counted(num_left, 'job')} left" if num_left else "drained"
     return f"{told} ({reason})" if reason else told
 
 
@@ -198,7 +199,8 @@ def _group_status(tables: Tables, name: str, row: GroupRow, moment: Moment) -> G
         num_waiting=tables.arbiter.num_waiting(name),
         traffic=snapshot.traffic,
         host_used_bytes=snapshot.host_used_bytes,
-        host_budget_bytes=snapshot.host_budget_bytes,
+        # Before its first lease a service has told nothing, but its worker has.
+        host_budget_bytes=snapshot.host_budget_bytes or row.budget_bytes,
         resident=snapshot.resident,
         engine_pid=snapshot.engine_pid,
         num_engine_starts=snapshot.num_engine_starts,

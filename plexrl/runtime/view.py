@@ -49,9 +49,17 @@ class ClusterView:
         """Committed iterations of a job, in order."""
         return self.coordinator.jobs[job].iterations.records()
 
-    def plan(self) -> Mapping[str, object]:
-        """The plan in force and the history of solves, as JSON types."""
-        return self.coordinator.planner.plan_json()
+    def plan(self, newest: int | None = None) -> Mapping[str, object]:
+        """The plan in force and the history of solves, or so many of the newest, as JSON types."""
+        return self.coordinator.planner.plan_json(newest)
+
+    def num_solves(self) -> int:
+        """Solves so far."""
+        return self.coordinator.planner.chronicle.num_solves
+
+    def solves(self, first: int, most: int) -> Sequence[Mapping[str, object]]:
+        """Solves from the given index on, at most so many of the newest, as JSON types."""
+        return self.coordinator.planner.chronicle.since(first, most)
 
 
 def show(faces: str, scheduler: Any, view: ClusterView) -> None:

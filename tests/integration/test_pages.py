@@ -6,8 +6,8 @@ import urllib.request
 
 import pytest
 
+from benchmarks.chromium import CHROMIUM, browser
 from plexrl.dashboard.install import PAGES
-from tests.plexrl.dashboard.chromium import CHROMIUM, browser
 
 pytestmark = [pytest.mark.slow]
 

@@ -56,7 +56,7 @@ class PlanPage(Leaf):
     def render(self, number: int) -> str:
         """The page as HTML."""
         del number
-        return fragments.plan_page(self._cockpit.read().status, self._cockpit.plan())
+        return fragments.plan_page(self._cockpit.read().status, self._cockpit.solves())
 
 
 class SavingsPage(Leaf):

@@ -49,6 +49,8 @@ class TimelinePage:
         self._cockpit = cockpit
         self._drawn_s = float("-inf")
         self._chosen = ("", "")
+        self._view_s = (0.0, 0.0)
+        """The window as it was last drawn; one that differs now was moved by a person."""
         self._heading = Div(
             sizing_mode="stretch_width", stylesheets=[InlineStyleSheet(css=STYLE)], text=""
         )
@@ -69,33 +71,54 @@ class TimelinePage:
         )
 
     def update(self) -> None:
-        """Draw the newest reading, if it is due and the page follows now."""
-        if not self._follow.active:
-            return
-        chosen = (self._groups.value, self._length.value)
-        is_due = self._cockpit.now_s() >= self._drawn_s + DRAW_S
-        if is_due or chosen != self._chosen:
-            self._drawn_s, self._chosen = self._cockpit.now_s(), chosen
-            self._draw(self._cockpit.read())
+        """Draw what is due: the newest reading while the page follows now, else what moved."""
+        now_s = self._cockpit.now_s()
+        chosen, view_s = (self._groups.value, self._length.value), self._seen_s()
+        was_moved = bool(self._chosen[0]) and view_s != self._view_s
+        if was_moved:
+            self._follow.active = False
+        is_due = self._follow.active and now_s >= self._drawn_s + DRAW_S
+        if is_due or was_moved or chosen != self._chosen:
+            window = self._window(now_s, view_s, chosen)
+            self._drawn_s, self._chosen = now_s, chosen
+            self._draw(self._cockpit.read(), window)
+            self._view_s = self._seen_s()
 
-    def _draw(self, reading: Reading) -> None:
+    def _seen_s(self) -> tuple[float, float]:
+        return self._plot.x_range.start, self._plot.x_range.end
+
+    def _window(self, now_s: float, view_s: tuple[float, float], chosen: tuple[str, str]) -> Window:
+        """What shall be in view: up to now, or where a person looks."""
+        length_s = float(chosen[1])
+        if self._follow.active:
+            return following(now_s, length_s)
+        has_new_length = chosen[1] != self._chosen[1]
+        return Window(view_s[1] - length_s if has_new_length else view_s[0], now_s, view_s[1])
+
+    def _draw(self, reading: Reading, window: Window) -> None:
         groups = reading.status.groups
         options = pages_of(len(groups), GROUPS_PER_PAGE, "groups")
         if options != self._groups.options:
             self._groups.options = options
         first = int(self._groups.value) * GROUPS_PER_PAGE
         shown = groups[first : first + GROUPS_PER_PAGE]
-        window = following(self._cockpit.now_s(), float(self._length.value))
         # Half a window more on the left, for a look back without waiting.
-        wider = Window(window.start_s - 0.5 * float(self._length.value), window.now_s, window.end_s)
+        half_s = 0.5 * (window.end_s - window.start_s)
+        wider = Window(window.start_s - half_s, window.now_s, window.end_s)
         bars = window_bars(shown, reading.tally, self._cockpit.plans(), wider)
-        self._show(bars, window, colours_of(reading.status))
+        idle = [Bar("actual", group.name, "", Kind.HELD, "", 0.0, 0.0) for group in shown]
+        self._show(bars, window, colours_of(reading.status), factors([*idle, *bars]))
         told = f"groups: {len(groups)}, leases so far: {reading.tally.num_leases}"
         functions = list(dict.fromkeys(function_of(bar.op) for bar in bars if bar.function))
         self._heading.text = page(title("Timeline", told), key(functions or ["rollout", "train"]))
 
-    def _show(self, bars: list[Bar], window: Window, colours: dict[str, str]) -> None:
-        lanes = factors(bars)
+    def _show(
+        self,
+        bars: list[Bar],
+        window: Window,
+        colours: dict[str, str],
+        lanes: list[tuple[str, str]],
+    ) -> None:
         if lanes and lanes != self._plot.y_range.factors:
             self._plot.y_range.factors = lanes
             room = max(len(lanes), 4)

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from plexrl.core.status import ClusterStatus, JobState, JobStatus
 from plexrl.dashboard.tally import JobTally, Tally
+from plexrl.spelling import counted
 from solver.trace import IterationRecord
 
 ROWS_PER_PAGE = 32
@@ -17,6 +18,8 @@ CURVE_POINTS = 40
 
 NAMES_SHOWN = 6
 """Jobs over their limit that the headline names: a line of text."""
+
+NO_JOBS = "no jobs yet; plexrl.attach(client).submit(job) starts one here"
 
 _ORDER = {
     JobState.FAILED: 0,
@@ -50,7 +53,7 @@ class JobLine:
     phase: str
     waits_for: str
     left_s: float | None
-    """Seconds until it ends, at the pace so far; None if it ended or has no pace yet."""
+    """Seconds until it ends, at the pace so far; None if it ended, rests or has no pace yet."""
     error: str
 
     @property
@@ -60,10 +63,7 @@ class JobLine:
 
 
 def job_lines(status: ClusterStatus, tally: Tally, page: int = 0) -> list[JobLine]:
-    """Jobs on one page: failed ones first, then running, then ended.
-
-    Those that run stand in order of arrival, those that ended the latest first: of many, people
-    look for what just ended.
+    """Jobs on one page, in the order of `most_urgent_first`.
 
     Parameters
     ----------
@@ -72,20 +72,19 @@ def job_lines(status: ClusterStatus, tally: Tally, page: int = 0) -> list[JobLin
     page
         Number of the page, from 0; each holds `ROWS_PER_PAGE` jobs.
     """
-    arrived = {job.name: index for index, job in enumerate(status.jobs)}
-
-    def place(job: JobStatus) -> tuple[int, float]:
-        rank = arrived[job.name] if job.ended_s is None else -job.ended_s
-        return _ORDER[job.state], rank
-
-    ordered = sorted(status.jobs, key=place)
+    ordered = most_urgent_first(status.jobs)
     shown = ordered[page * ROWS_PER_PAGE : (page + 1) * ROWS_PER_PAGE]
     return [_line(job, tally.jobs.get(job.name)) for job in shown]
 
 
-def num_pages(num_jobs: int) -> int:
-    """Pages that many jobs take; at least one."""
-    return max(1, -(-num_jobs // ROWS_PER_PAGE))
+def most_urgent_first(jobs: Iterable[JobStatus]) -> list[JobStatus]:
+    """Failed ones first, then running, then ended.
+
+    Those that run stand in order of arrival, those that ended the latest first: of many, people
+    look for what just ended.
+    """
+    # Sorting keeps the order of arrival among equals.
+    return sorted(jobs, key=lambda job: (_ORDER[job.state], -(job.ended_s or 0.0)))
 
 
 def slowdown(job: JobStatus, tally: JobTally | None) -> float | None:
@@ -111,7 +110,7 @@ def _line(job: JobStatus, tally: JobTally | None) -> JobLine:
         staleness=None if tally is None else tally.staleness,
         phase=job.phase if not is_over else "",
         waits_for=job.waiting if not is_over else job.why_early,
-        left_s=job.left_s,
+        left_s=None if job.state is JobState.PAUSED else job.left_s,
         error=job.error.strip().splitlines()[0] if job.error.strip() else "",
     )
 
@@ -136,7 +135,7 @@ def headline(status: ClusterStatus, tally: Tally) -> str:
         for job in status.jobs
         if (slow := slowdown(job, tally.jobs.get(job.name))) and slow > job.slowdown_limit
     ]
-    text = f"{len(status.jobs)} jobs: {', '.join(told)}" if told else "no jobs yet"
+    text = f"{counted(len(status.jobs), 'job')}: {', '.join(told)}" if told else NO_JOBS
     if not over:
         return text
     others = f" and {len(over) - NAMES_SHOWN} more" if len(over) > NAMES_SHOWN else ""

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import math
+from collections import deque
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import median
 from typing import Any
@@ -12,8 +14,8 @@ from plexrl.core.status import ClusterStatus
 SOLVES_SHOWN = 50
 """Past solves listed, newest first."""
 
-CYCLES_SHOWN = 64
-"""Jobs compared at most."""
+CYCLES_SHOWN = 24
+"""Jobs compared at most, so that the solves below stay in sight; the headline counts all."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +68,11 @@ class CycleLine:
             return None
         return self.actual_s / self.predicted_s
 
+    @property
+    def error(self) -> float:
+        """How far it is off, as much for half as for twice; 0 while not known."""
+        return abs(math.log(self.ratio)) if self.ratio else 0.0
+
 
 def plan_summary(status: ClusterStatus) -> PlanSummary:
     """The plan in force in a few numbers."""
@@ -87,30 +94,53 @@ def plan_summary(status: ClusterStatus) -> PlanSummary:
     )
 
 
-def solve_lines(plan_json: Mapping[str, object]) -> list[SolveLine]:
-    """Past solves, newest first."""
-    history = plan_json.get("history")
-    rows = history[-SOLVES_SHOWN:] if isinstance(history, list | tuple) else []
-    return [
-        SolveLine(
-            number=int(row["number"]),
-            reason="; ".join(text for text in (row["reason"], row["note"]) if text),
-            status=str(row["status"]),
-            objective_s=row["objective_s"],
-            bound_s=row["bound_s"],
-            seconds=float(row["seconds"]),
-            is_verified=bool(row["verified"]),
-            adopted_s=float(row["adopted_s"]),
-            ratio=median_ratio(_cycles(row)),
-        )
-        for row in reversed(rows)
-    ]
+class SolveLog:
+    """Solves as they are read, one after the other: only the one in force still changes."""
+
+    def __init__(self) -> None:
+        self._past: deque[SolveLine] = deque(maxlen=SOLVES_SHOWN - 1)
+        self._in_force: Mapping[str, Any] | None = None
+        self.num_past = 0
+        """Solves that are no longer in force, those dropped included."""
+
+    def update(self, rows: Sequence[Mapping[str, Any]], num_solves: int) -> None:
+        """Take what `Source.solves` tells from `num_past` on.
+
+        Parameters
+        ----------
+        rows
+            Oldest first; the last is in force.
+        num_solves
+            Solves so far.
+        """
+        if rows:
+            self._past.extend(_solve_line(row) for row in rows[:-1])
+            self._in_force = rows[-1]
+            self.num_past = num_solves - 1
+
+    def lines(self) -> list[SolveLine]:
+        """At most `SOLVES_SHOWN` solves, newest first."""
+        newest = [] if self._in_force is None else [_solve_line(self._in_force)]
+        return [*newest, *reversed(self._past)]
+
+    def cycles(self) -> list[CycleLine]:
+        """Predicted against actual cycles of all jobs under the plan in force, worst first."""
+        found = [] if self._in_force is None else _cycles(self._in_force)
+        return sorted(found, key=lambda line: -line.error)
 
 
-def cycle_lines(plan_json: Mapping[str, object]) -> list[CycleLine]:
-    """Predicted against actual cycles of the jobs under the plan in force."""
-    in_force = plan_json.get("in_force")
-    return _cycles(in_force)[:CYCLES_SHOWN] if isinstance(in_force, Mapping) else []
+def _solve_line(row: Mapping[str, Any]) -> SolveLine:
+    return SolveLine(
+        number=int(row["number"]),
+        reason="; ".join(text for text in (row["reason"], row["note"]) if text),
+        status=str(row["status"]),
+        objective_s=row["objective_s"],
+        bound_s=row["bound_s"],
+        seconds=float(row["seconds"]),
+        is_verified=bool(row["verified"]),
+        adopted_s=float(row["adopted_s"]),
+        ratio=median_ratio(_cycles(row)),
+    )
 
 
 def median_ratio(lines: Iterable[CycleLine]) -> float | None:

@@ -105,7 +105,7 @@ def residencies(groups: Iterable[GroupStatus]) -> list[Residency]:
             for state in group.resident.get(tier, ()):
                 tiers.setdefault(state, []).append(tier)
         found += [Residency(state, group.name, tuple(held)) for state, held in tiers.items()]
-    return sorted(found, key=lambda residency: residency.state)[:STATES_SHOWN]
+    return sorted(found, key=lambda residency: residency.state)
 
 
 def traffic_lines(groups: Iterable[GroupStatus]) -> list[TrafficLine]:

@@ -41,8 +41,9 @@ class Window:
 
 
 def following(now_s: float, length_s: float) -> Window:
-    """The window of a page that follows now."""
-    return Window(now_s - (1 - AHEAD) * length_s, now_s, now_s + AHEAD * length_s)
+    """The window of a page that follows now; it begins with the cluster at the earliest."""
+    start_s = max(0.0, now_s - (1 - AHEAD) * length_s)
+    return Window(start_s, now_s, start_s + length_s)
 
 
 def window_bars(

@@ -66,7 +66,13 @@ class MadeUp:
     def iterations(self, name):
         return self.records[name]
 
-    def plan(self):
+    def num_solves(self):
+        return len(self.plan()["history"])
+
+    def solves(self, first, most):
+        return self.plan()["history"][first:][-most:]
+
+    def plan(self, newest=None):
         timings = [
             {"job": made.name, "op": "actor.rollout.0", "start_ticks": 100 * place, "wraps": 0}
             for place, made in enumerate(self.jobs[:2])
@@ -93,7 +99,7 @@ class MadeUp:
         }
         timeline = {"group": "group-0", "cycle_ticks": 1000, "timings": timings}
         in_force = {**solve, "plan": {"timelines": [timeline]}, "problem": {"jobs": problem}}
-        return {"num_solves": 3, "in_force": in_force, "history": [solve]}
+        return {"num_solves": 3, "in_force": in_force, "history": [solve][:newest]}
 
 
 def _iteration_leases(name, index, group_name):

@@ -38,12 +38,13 @@ def check(markup):
 
 
 def pages(source):
-    reading = Cockpit(source).read()
+    cockpit = Cockpit(source)
+    reading = cockpit.read()
     status, tally = reading.status, reading.tally
     return {
         "jobs": fragments.jobs_page(status, tally, {"job-0": (0.0, 0.5, 1.0)}),
         "state": fragments.state_page(status, tally),
-        "plan": fragments.plan_page(status, source.plan()),
+        "plan": fragments.plan_page(status, cockpit.solves()),
         "savings": fragments.savings_page(status, tally),
     }
 
@@ -54,7 +55,7 @@ def pages(source):
         ("jobs", ["job-1", "5/10", "0.30 → 0.60", "1.33", "<polyline", "no-worker"]),
         ("state", ["all is well", "host → device", "job-0/actor@3", "30.0 MB"]),
         ("plan", ["optimal", "10.0%", "job arrived", "1.20"]),
-        ("savings", ["-33%", "10.0 s", "7.5 s"]),
+        ("savings", ["-33%", "10.0 s", "7.50 s"]),
     ],
 )
 def test_pages_say_what_the_source_knows(page, words):
@@ -67,6 +68,12 @@ def test_pages_can_be_drawn_before_anything_ran():
     source = MadeUp(num_jobs=0, num_iterations=0)
     for text in pages(source).values():
         check(text)
+
+
+def test_what_is_not_listed_is_counted():
+    text = pages(MadeUp(num_jobs=100))
+    assert "36 more jobs" in text["savings"]
+    assert "76 more jobs" in text["plan"]
 
 
 def test_what_users_wrote_is_escaped():

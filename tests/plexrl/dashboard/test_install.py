@@ -83,6 +83,7 @@ def test_performance_reports_end_with_what_the_pages_say():
 
     text = asyncio.run(run())
     ours = text.rpartition("</script>")[2]
-    for word in ("job-1", "all is well", "Predicted against actual", "group-time saved"):
+    for word in ("<polyline", "all is well", "Predicted against actual", "group-time saved"):
         assert word in ours
+    assert "20 leases" in text
     assert ours.rstrip().endswith("</html>")

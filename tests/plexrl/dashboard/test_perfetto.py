@@ -1,6 +1,8 @@
 import json
+import math
 
 from plexrl.dashboard.perfetto import events, write_perfetto
+from solver.trace import IterationRecord
 from tests.plexrl.cli.made_up import iteration, lease
 from tests.plexrl.dashboard.made_up import MadeUp
 
@@ -20,6 +22,36 @@ def test_slices_of_a_group_never_overlap_and_keep_their_lengths():
         ("swap", 1e6, 0.25e6),
         ("held", 1.25e6, 0.75e6),
     ]
+
+
+def is_event(event):
+    """Whether it has what the Chrome trace format asks for."""
+    wanted = {
+        "M": {"pid": int, "name": str, "args": dict},
+        "X": {"pid": int, "tid": int, "name": str, "cat": str, "ts": float, "dur": float},
+        "C": {"pid": int, "name": str, "ts": float, "args": dict},
+    }[event["ph"]]
+    has_all = all(isinstance(event.get(name), kind) for name, kind in wanted.items())
+    return has_all and event.get("ts", 0) >= 0 and event.get("dur", 0) >= 0
+
+
+def test_every_event_is_one_of_the_chrome_trace_format(tmp_path):
+    source = MadeUp(num_groups=2, num_jobs=3)
+    records = [record for job in source.jobs for record in source.iterations(job.name)]
+    path = write_perfetto(tmp_path / "trace.json", source.log, records)
+    found = json.loads(path.read_text())["traceEvents"]
+    assert {event["ph"] for event in found} == {"M", "X", "C"}
+    assert [event for event in found if not is_event(event)] == []
+    named = {(e["pid"], e["tid"]) for e in found if e["name"] == "thread_name"}
+    assert {(e["pid"], e["tid"]) for e in found if e["ph"] == "X"} <= named
+    assert all(isinstance(v, float) for e in found if e["ph"] == "C" for v in e["args"].values())
+
+
+def test_a_metric_that_is_no_number_does_not_spoil_the_file(tmp_path):
+    record = IterationRecord("a", 0, 0.0, 1.0, (("reward_mean", math.nan), ("loss", 0.5)))
+    path = write_perfetto(tmp_path / "trace.json", [], [record])
+    (made,) = [e for e in json.loads(path.read_text())["traceEvents"] if e["ph"] == "X"]
+    assert made["args"] == {"loss": 0.5}
 
 
 def test_iterations_carry_their_metrics_and_a_reward_counter(tmp_path):

@@ -1,10 +1,11 @@
 import re
+from dataclasses import replace
 
 import pytest
 
 from plexrl.dashboard.lanes import actual_bars, job_bars
 from plexrl.dashboard.palette import STORE_SWAP_COLOUR, job_colours, shade
-from plexrl.dashboard.timeline import columns, write_timeline
+from plexrl.dashboard.timeline import columns, factors, write_timeline
 from tests.plexrl.cli.made_up import iteration, lease
 
 
@@ -15,6 +16,11 @@ def test_columns_have_one_entry_a_bar_and_count_from_the_origin():
     assert found["start"][0] == 0.0
     assert found["lane"][0] == ("actual", "group-0")
     assert found["lane"][-1] == ("job", "a")
+
+
+def test_lanes_stand_in_the_order_people_count():
+    bars = actual_bars([replace(lease(), group=f"group-{number}") for number in (10, 9, 1)])
+    assert [lane for _, lane in factors(bars)] == ["group-10", "group-9", "group-1"]
 
 
 def test_a_swap_from_the_store_stands_out():
@@ -28,9 +34,11 @@ def test_functions_have_shades_of_their_own():
     assert all(re.fullmatch("#[0-9a-f]{6}", colour) for colour in shades)
 
 
-def test_colours_repeat_after_the_palette():
-    colours = job_colours([str(number) for number in range(9)])
-    assert colours["8"] == colours["0"] != colours["1"]
+def test_colours_differ_within_eight_and_between_jobs_dealt_out_to_groups_in_turn():
+    colours = list(job_colours([str(number) for number in range(512)]).values())
+    assert len(set(colours[:8])) == len(set(colours[8:16])) == 8
+    for num_groups in (8, 64, 256):
+        assert colours[0] != colours[num_groups]
 
 
 @pytest.mark.slow

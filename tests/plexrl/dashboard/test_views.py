@@ -41,12 +41,39 @@ def test_many_jobs_over_their_limits_are_counted():
     assert told.endswith("job-5 and 34 more")
 
 
+def solve_log(*rows):
+    log = plan.SolveLog()
+    log.update(rows, len(rows))
+    return log
+
+
 def test_a_solve_says_how_far_its_prediction_was_off():
-    made = MadeUp().plan()
-    assert [line.ratio for line in plan.solve_lines(made)] == [pytest.approx(1.2)]
-    for cycle in made["history"][0]["cycles"].values():
+    (made,) = MadeUp().plan()["history"]
+    assert [line.ratio for line in solve_log(made).lines()] == [pytest.approx(1.2)]
+    for cycle in made["cycles"].values():
         cycle["actual"] = {"iterations": 0, "mean_s": None}
-    assert [line.ratio for line in plan.solve_lines(made)] == [None]
+    assert [line.ratio for line in solve_log(made).lines()] == [None]
+
+
+def test_the_job_whose_cycle_is_furthest_off_comes_first():
+    (made,) = MadeUp(num_jobs=3).plan()["history"]
+    for name, mean_s in (("job-0", 1.1), ("job-1", 0.4), ("job-2", 2.0)):
+        made["cycles"][name] = {"predicted_s": 1.0, "actual": {"iterations": 1, "mean_s": mean_s}}
+    assert [line.job for line in solve_log(made).cycles()] == ["job-1", "job-2", "job-0"]
+
+
+def test_solves_are_listed_newest_first_and_each_once_however_often_they_are_read():
+    source = MadeUp()
+    (made,) = source.plan()["history"]
+    rows = [{**made, "number": number} for number in range(1, 80)]
+    source.num_solves = lambda: len(told)
+    source.solves = lambda first, most: told[first:][-most:]
+    cockpit = Cockpit(source)
+    for length in (1, 2, 2, 5, 79):
+        told = rows[:length]
+        source.clock_s += 1
+        numbers = [line.number for line in cockpit.solves().lines()]
+        assert numbers == list(range(length, max(0, length - plan.SOLVES_SHOWN), -1))
 
 
 def test_failed_jobs_come_first_and_say_why():
@@ -150,14 +177,14 @@ def test_plan_tells_gap_age_and_whether_it_came_true():
     summary = plan.plan_summary(source.status())
     assert summary.gap == pytest.approx(0.1)
     assert summary.age_s == 8.0
-    assert plan.cycle_lines(source.plan())[0].ratio == pytest.approx(1.2)
-    assert [line.number for line in plan.solve_lines(source.plan())] == [3]
+    log = Cockpit(source).solves()
+    assert log.cycles()[0].ratio == pytest.approx(1.2)
+    assert [line.number for line in log.lines()] == [3]
 
 
 def test_there_may_be_no_plan_yet():
-    nothing = {"num_solves": 0, "in_force": None, "history": []}
-    assert plan.cycle_lines(nothing) == []
-    assert plan.solve_lines(nothing) == []
+    assert solve_log().cycles() == []
+    assert solve_log().lines() == []
 
 
 def test_window_holds_planned_actual_and_open_leases_that_touch_it():

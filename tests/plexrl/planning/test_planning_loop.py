@@ -249,7 +249,7 @@ def test_a_job_too_large_for_any_group_is_told_the_largest():
 def test_a_job_for_which_nothing_is_left_is_told_what_is():
     planner = planner_with(job("a", memory_bytes=900))
     with pytest.raises(
-        JobError, match=r"'b' needs 200 bytes.*100 bytes and 7 places left beside 1 jobs"
+        JobError, match=r"'b' needs 200 bytes.*100 bytes and 7 places left beside 1 job"
     ):
         planner.placement(job("b", memory_bytes=200))
 

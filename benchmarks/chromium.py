@@ -9,9 +9,12 @@ import shutil
 import subprocess
 import time
 import urllib.request
+from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
 
-from tornado.websocket import websocket_connect
+from tornado.websocket import WebSocketClientConnection, websocket_connect
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
 """The browser; None where it is not installed."""
@@ -37,21 +40,32 @@ TEXT_JS = """
 
 
 class Browser:
-    """One tab."""
+    """One tab.
 
-    def __init__(self, loop, socket):
+    Parameters
+    ----------
+    loop, socket
+        Where its DevTools connection lives.
+
+    Attributes
+    ----------
+    complaints : list of str
+        Errors on the console, exceptions and failed requests so far.
+    """
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, socket: WebSocketClientConnection) -> None:
         self._loop = loop
         self._socket = socket
         self._number = 0
-        self.complaints = []
-        """Errors on the console, exceptions and failed requests so far."""
+        self.complaints: list[str] = []
         for domain in ("Page", "Runtime", "Log"):
             self.call(f"{domain}.enable")
 
-    def call(self, method, **params):
+    def call(self, method: str, **params: object) -> dict[str, Any]:
+        """Ask for something over the protocol, and wait for the answer."""
         return self._loop.run_until_complete(self._call(method, params))
 
-    async def _call(self, method, params):
+    async def _call(self, method: str, params: dict[str, object]) -> dict[str, Any]:
         self._number += 1
         number = self._number
         request = {"id": number, "method": method, "params": params}
@@ -59,10 +73,10 @@ class Browser:
         while True:
             message = json.loads(await self._socket.read_message())
             if message.get("id") == number:
-                return message["result"]
+                return dict(message["result"])
             self._note(message)
 
-    def _note(self, message):
+    def _note(self, message: dict[str, Any]) -> None:
         method, params = message.get("method"), message.get("params", {})
         if method == "Runtime.exceptionThrown":
             self.complaints.append(params["exceptionDetails"]["text"])
@@ -71,37 +85,46 @@ class Browser:
         elif method == "Log.entryAdded" and params["entry"]["level"] == "error":
             self.complaints.append(f"{params['entry']['text']} {params['entry'].get('url', '')}")
 
-    def evaluate(self, expression):
+    def evaluate(self, expression: str) -> object:
+        """The value of an expression of JavaScript."""
         answer = self.call("Runtime.evaluate", expression=expression, returnByValue=True)
         return answer["result"].get("value")
 
-    def open(self, url, word, timeout_s=60.0):
+    def open(self, url: str, word: str, timeout_s: float = 60.0) -> tuple[str, float]:
         """Open a page and wait until it shows a word; returns its text and the seconds it took."""
         began_s = time.monotonic()
         self.call("Page.navigate", url=url)
         text = self.wait_text(word, timeout_s)
         return text, time.monotonic() - began_s
 
-    def wait_text(self, word, timeout_s=60.0):
+    def wait_text(self, word: str, timeout_s: float = 60.0) -> str:
+        """Wait until the page shows a word; returns all its text.
+
+        Raises
+        ------
+        TimeoutError
+            It never showed it.
+        """
         until_s = time.monotonic() + timeout_s
         while time.monotonic() < until_s:
-            text = self.evaluate(TEXT_JS) or ""
+            text = str(self.evaluate(TEXT_JS) or "")
             if word in text:
                 return text
-            self._loop.run_until_complete(asyncio.sleep(0.05))
-        raise AssertionError(f"the page never showed {word!r}: {self.evaluate(TEXT_JS)!r}")
+            self._loop.run_until_complete(asyncio.sleep(0.02))
+        raise TimeoutError(f"the page never showed {word!r}: {self.evaluate(TEXT_JS)!r}")
 
-    def screenshot(self, path):
+    def screenshot(self, path: Path) -> Path:
+        """Write what the window shows as a PNG."""
         shot = self.call("Page.captureScreenshot", format="png")
         path.write_bytes(base64.b64decode(shot["data"]))
         return path
 
 
 @contextmanager
-def browser(folder):
-    """A browser whose profile lives in a folder."""
+def browser(folder: Path) -> Iterator[Browser]:
+    """A browser whose profile lives in a folder; needs `CHROMIUM`."""
     process = subprocess.Popen(
-        [CHROMIUM, *OPTIONS, f"--user-data-dir={folder}", "about:blank"],
+        [str(CHROMIUM), *OPTIONS, f"--user-data-dir={folder}", "about:blank"],
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
     )
@@ -119,19 +142,20 @@ def browser(folder):
         loop.close()
 
 
-async def _connect(url):
+async def _connect(url: str) -> WebSocketClientConnection:
     return await websocket_connect(url, max_message_size=1 << 28)
 
 
-async def _close(socket):
+async def _close(socket: WebSocketClientConnection) -> None:
     socket.close()
 
 
-def _port(path, process):
+def _port(path: Path, process: subprocess.Popen[bytes]) -> int:
     until_s = time.monotonic() + START_S
     while time.monotonic() < until_s:
-        assert process.poll() is None, "the browser ended at once"
+        if process.poll() is not None:
+            raise RuntimeError("the browser ended at once")
         if path.exists() and path.read_text().strip():
             return int(path.read_text().split()[0])
         time.sleep(0.05)
-    raise AssertionError("the browser did not open its port")
+    raise TimeoutError("the browser did not open its port")

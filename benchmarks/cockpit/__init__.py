@@ -1,0 +1,1 @@
+"""A large cluster that is made up, behind pages that are real."""
