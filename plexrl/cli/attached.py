@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from typing import Any
 
 import dask.config
 from distributed import Client
+from rich.console import Console
 
+from plexrl.cli.waiting import waiting
 from plexrl.errors import InputError, ServiceError
 from plexrl.runtime.client import Cluster
 from plexrl.runtime.plugin import PLUGIN_NAME
@@ -18,13 +20,19 @@ CONNECT_S = 10.0
 
 
 @contextmanager
-def attached(address: str | None) -> Iterator[Cluster]:
+def attached(
+    address: str | None, console: Console | None = None, timeout_s: float | None = None
+) -> Iterator[Cluster]:
     """A cluster by the address of its Dask scheduler.
 
     Parameters
     ----------
     address
         For example ``tcp://10.0.0.1:8786``; None takes Dask's ``scheduler-address``.
+    console
+        Standard error, where to say that it takes long; None: nowhere.
+    timeout_s
+        Seconds the scheduler may take to answer; None: `CONNECT_S`.
 
     Raises
     ------
@@ -39,8 +47,11 @@ def attached(address: str | None) -> Iterator[Cluster]:
             "no scheduler is named; give its address, such as tcp://127.0.0.1:8786, or set "
             "DASK_SCHEDULER_ADDRESS"
         )
+    wait_s = CONNECT_S if timeout_s is None else timeout_s
+    shown = nullcontext() if console is None else waiting(console, f"asking {address}")
     try:
-        client = Client(address, timeout=CONNECT_S, set_as_default=False, name="plexrl-look")
+        with shown:
+            client = Client(address, timeout=wait_s, set_as_default=False, name="plexrl-look")
     except (OSError, ValueError) as error:
         raise InputError(
             f"no Dask scheduler answers at {address}: {error}; a LocalCluster prints its address "
@@ -53,6 +64,9 @@ def attached(address: str | None) -> Iterator[Cluster]:
             )
         try:
             yield Cluster(client)
+        except BrokenPipeError:
+            # Whoever reads what is printed has gone, not the scheduler.
+            raise
         except OSError as error:
             raise ServiceError(f"the scheduler at {address} went away: {error}") from error
 

@@ -12,6 +12,7 @@ from plexrl.cli.outputs import OutputFolder
 from plexrl.cli.report import Report
 from plexrl.cli.running import run_jobs
 from plexrl.runtime.client import Cluster
+from plexrl.spelling import counted
 
 
 def run_and_report(
@@ -53,7 +54,9 @@ def run_and_report(
             alone[job.name] = _run_alone(cluster, job, console, heading)
     heading = f"together: {', '.join(job.name for job in jobs)}"
     shared = run_jobs(cluster, jobs, console, title=heading, resume=resume)
-    title = title or f"{len(jobs)} jobs on {shared.stretch.num_groups} group"
+    title = title or (
+        f"{counted(len(jobs), 'job')} on {counted(shared.stretch.num_groups, 'group')}"
+    )
     return finish(cluster, jobs, shared, alone, output, seed=seed, title=title)
 
 

@@ -89,7 +89,7 @@ def run_demo(
         model = shown_base(console, seed=seed, cache_dir=Path(scratch) if is_fresh else None)
         jobs = demo_jobs(model, iterations=iterations, seed=seed)
         for job in jobs:
-            console.print(f"{job.name}: {job.description}", highlight=False)
+            console.print(f"{job.name}: {job.description}", highlight=False, soft_wrap=True)
         store = store_of(output.path)
         clear_store(store)
         with LocalCluster(groups=1, store=store, host_budget_bytes=HOST_BUDGET_BYTES) as cluster:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from types import TracebackType
 from typing import Self
 
@@ -17,12 +17,21 @@ from plexrl.clock import Clock, system_clock
 from plexrl.core.states import Traffic
 from plexrl.core.status import ClusterStatus, GroupStatus, JobState, JobStatus, PlanStatus
 from plexrl.dashboard.palette import job_colours
+from plexrl.dashboard.views.jobs import most_urgent_first
+from plexrl.dashboard.views.state import traffic_lines
+from plexrl.spelling import counted
 
 PLAIN_EVERY_S = 5.0
 """Seconds between lines where the output is no terminal: rare enough for a log."""
 
 _BAR_WIDTH = 9
 """Characters of a job's progress bar: the word above it."""
+
+_OTHER_LINES = 9
+"""Lines beside jobs, groups and swaps: title, headers, what is left out, plan and errors."""
+
+_SWAP_LINES = 4
+"""Groups whose swaps have a line each; those of more are added up."""
 
 _STATE_STYLE = {
     JobState.STARTING: "dim",
@@ -88,7 +97,8 @@ class Display:
         shares = self._busy.add(status)
         jobs = [job for job in status.jobs if self._jobs is None or job.name in self._jobs]
         if self._live is not None:
-            self._live.update(panel(status, jobs, shares, self._title), refresh=True)
+            room = self._console.height
+            self._live.update(panel(status, jobs, shares, self._title, room), refresh=True)
             return
         ended = {job.name for job in jobs if job.state.is_terminal}
         now_s = self._clock()
@@ -99,17 +109,55 @@ class Display:
 
 
 def panel(
-    status: ClusterStatus, jobs: list[JobStatus], shares: Mapping[str, Occupancy], title: str
+    status: ClusterStatus,
+    jobs: list[JobStatus],
+    shares: Mapping[str, Occupancy],
+    title: str,
+    room: int | None = None,
 ) -> RenderableType:
-    """The whole display as one renderable."""
+    """The whole display as one renderable.
+
+    Parameters
+    ----------
+    status
+        The cluster.
+    jobs
+        Those of its jobs that are shown.
+    shares
+        How busy each group was.
+    title
+        Heading; may be empty.
+    room
+        Lines there are; jobs and groups that do not fit are counted. None: as many as it takes.
+    """
     colours = job_colours([job.name for job in jobs])
+    num_jobs, num_groups = _that_fit(len(jobs), len(status.groups), room)
+    shown = jobs if num_jobs == len(jobs) else most_urgent_first(jobs)[:num_jobs]
     parts: list[RenderableType] = [Text(title, style="bold")] if title else []
-    parts += [_job_table(jobs, colours), Text()]
-    parts += [_group_table(status.groups, shares, colours), Text()]
+    parts += [_job_table(shown, colours), _more(len(jobs) - num_jobs, "jobs")]
+    parts += [
+        _group_table(status.groups[:num_groups], shares, colours),
+        _more(len(status.groups) - num_groups, "groups"),
+    ]
     parts += [_swap_lines(status.groups), _plan_line(status.plan)]
     if status.num_errors:
-        parts.append(Text(f"{status.num_errors} errors inside the scheduler: see its log", "red"))
+        parts.append(
+            Text(f"{counted(status.num_errors, 'error')} inside the scheduler: see its log", "red")
+        )
     return Group(*parts)
+
+
+def _that_fit(num_jobs: int, num_groups: int, room: int | None) -> tuple[int, int]:
+    """How many jobs and groups fit; groups get a third of the room where both have too little."""
+    if room is None:
+        return num_jobs, num_groups
+    free = max(2, room - _OTHER_LINES - min(num_groups, _SWAP_LINES))
+    shown_groups = min(num_groups, max(1, free // 3, free - num_jobs))
+    return min(num_jobs, max(1, free - shown_groups)), shown_groups
+
+
+def _more(num_left_out: int, what: str) -> Text:
+    return Text(f"… and {num_left_out} more {what}" if num_left_out > 0 else "", style="dim")
 
 
 def _job_table(jobs: list[JobStatus], colours: Mapping[str, str]) -> Table:
@@ -174,12 +222,18 @@ def _group_table(
         share = shares[group.name]
         table.add_row(
             group.name,
-            Text.assemble(*_bar(share.recent, "green"), f" {share.recent:4.0%}"),
-            f"{share.total:.0%}",
+            _busy(share.recent),
+            "–" if share.total is None else f"{share.total:.0%}",
             _memory(group),
             Text(holder, style=colours.get(group.holder, "dim")),
         )
     return table
+
+
+def _busy(share: float | None) -> Text:
+    if share is None:
+        return Text("–", style="dim")
+    return Text.assemble(*_bar(share, "green"), f" {share:4.0%}")
 
 
 def _bar(share: float, colour: str, width: int = 8) -> tuple[tuple[str, str], tuple[str, str]]:
@@ -197,10 +251,16 @@ def _memory(group: GroupStatus) -> Text:
 
 def _swap_lines(groups: tuple[GroupStatus, ...]) -> Text:
     told = [f"swaps  {group.name}: {swaps(group.traffic) or 'none yet'}" for group in groups]
+    if len(groups) > _SWAP_LINES:
+        total = [
+            Traffic(line.source, line.target, line.num_moves, line.num_bytes, line.seconds)
+            for line in traffic_lines(groups)
+        ]
+        told = [f"swaps  all groups: {swaps(total) or 'none yet'}"]
     return Text("\n".join(told), style="dim")
 
 
-def swaps(traffic: tuple[Traffic, ...]) -> str:
+def swaps(traffic: Iterable[Traffic]) -> str:
     """Movements between tiers in a few words, busiest first."""
     moved = sorted((t for t in traffic if t.num_moves), key=lambda t: -t.num_moves)
     return ", ".join(
@@ -221,7 +281,7 @@ def _plan_line(plan: PlanStatus) -> Text:
         bound = "" if plan.bound_s is None else f", at best {plan.bound_s:.2f} s"
         parts.append(f"cycle {plan.objective_s:.2f} s{bound}")
     parts.append("verified" if plan.is_verified else "not verified")
-    parts.append(f"{plan.num_solves} solves")
+    parts.append(counted(plan.num_solves, "solve"))
     if plan.reason:
         parts.append(plan.reason)
     return Text(" · ".join(parts), style="dim")
@@ -236,7 +296,7 @@ def line(status: ClusterStatus, jobs: list[JobStatus], shares: Mapping[str, Occu
         for job in jobs
     ]
     groups = [
-        f"{group.name} busy {shares[group.name].total:.0%}"
+        f"{group.name} busy {shares[group.name].total or 0.0:.0%}"
         + (f", held by {group.holder}" if group.holder else "")
         for group in status.groups
     ]

@@ -16,12 +16,14 @@ from rich.console import Console
 from plexrl.cli.attached import attached
 from plexrl.cli.guarding import guarded
 from plexrl.cli.live import Display, panel
-from plexrl.cli.occupancy import BusyWindow
+from plexrl.cli.occupancy import since_start
+from plexrl.cli.waiting import waiting
 from plexrl.dashboard.perfetto import write_perfetto
-from plexrl.dashboard.source import Reading
-from plexrl.dashboard.statusjson import status_json
-from plexrl.dashboard.tally import Tally
+from plexrl.dashboard.there import status_of
+from plexrl.errors import InputError
 from plexrl.runtime.client import Cluster
+from plexrl.runtime.messages import Trace
+from plexrl.spelling import counted
 
 PLAIN_WIDTH = 140
 """Columns where the output is no terminal: wide enough for what a job waits for."""
@@ -49,13 +51,14 @@ def register(app: typer.Typer) -> None:
 
 def status(address: Address = None, is_json: Json = False) -> None:
     """Show jobs, groups and the plan of a running cluster, once."""
-    with guarded(Console(stderr=True), is_json=is_json), attached(address) as cluster:
+    errors = Console(stderr=True)
+    with guarded(errors, is_json=is_json), attached(address, errors) as cluster:
         if is_json:
             _print_reading(cluster)
             return
         found = cluster.status()
         console = Console(width=None if sys.stdout.isatty() else PLAIN_WIDTH)
-        console.print(panel(found, list(found.jobs), BusyWindow().add(found), ""))
+        console.print(panel(found, list(found.jobs), since_start(found), ""))
 
 
 def top(
@@ -71,7 +74,8 @@ def top(
     ] = False,
 ) -> None:
     """Watch a running cluster until Ctrl-C."""
-    with guarded(Console(stderr=True), is_json=is_json), attached(address) as cluster:
+    errors = Console(stderr=True)
+    with guarded(errors, is_json=is_json), attached(address, errors) as cluster:
         try:
             if is_json:
                 _watch(partial(_print_reading, cluster), every_s, num_looks)
@@ -100,9 +104,11 @@ def trace(
     is_json: Json = False,
 ) -> None:
     """Write what ran so far as a Chrome trace."""
-    with guarded(Console(stderr=True), is_json=is_json), attached(address) as cluster:
-        found = cluster.trace()
-        write_perfetto(output, found.leases, found.iterations)
+    errors = Console(stderr=True)
+    with guarded(errors, is_json=is_json), attached(address, errors) as cluster:
+        with waiting(errors, "fetching what ran"):
+            found = cluster.trace()
+        _write(output, found)
         told = {
             "file": str(output),
             "leases": len(found.leases),
@@ -111,7 +117,15 @@ def trace(
         if is_json:
             sys.stdout.write(json.dumps(told) + "\n")
         else:
-            sys.stdout.write(f"{output}: {len(found.leases)} leases; open it in ui.perfetto.dev\n")
+            leases = counted(len(found.leases), "lease")
+            sys.stdout.write(f"{output}: {leases}; open it in ui.perfetto.dev\n")
+
+
+def _write(path: Path, found: Trace) -> None:
+    try:
+        write_perfetto(path, found.leases, found.iterations)
+    except OSError as error:
+        raise InputError(f"{path} cannot be written ({error.strerror}); name another") from error
 
 
 def drawing(
@@ -145,12 +159,6 @@ def drawing(
 
 
 def _print_reading(cluster: Cluster) -> None:
-    sys.stdout.write(json.dumps(status_json(reading(cluster)), default=str) + "\n")
+    told = cluster.client.run_on_scheduler(status_of)
+    sys.stdout.write(json.dumps(told, default=str) + "\n")
     sys.stdout.flush()
-
-
-def reading(cluster: Cluster) -> Reading:
-    """One look at a cluster over the network."""
-    tally = Tally()
-    tally.add(cluster.trace().leases)
-    return Reading(1, cluster.status(), tally)

@@ -27,6 +27,7 @@ from plexrl.cli.report import Report
 from plexrl.cli.starts import read_start
 from plexrl.cli.store_commands import store_app
 from plexrl.cli.tables import render
+from plexrl.cli.teaching import teach
 from plexrl.errors import InputError, JobError, JobFileError
 from plexrl.runtime.client import job_facts
 from plexrl.runtime.cluster import LocalCluster
@@ -146,6 +147,9 @@ def version(is_json: Json = False) -> None:
         _print_json({"version": plexrl.__version__})
     else:
         sys.stdout.write(f"{plexrl.__version__}\n")
+
+
+teach(app)
 
 
 def _refuse_known(store: str, jobs: Sequence[JobSpec]) -> None:

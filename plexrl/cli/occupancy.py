@@ -10,12 +10,19 @@ from plexrl.core.status import ClusterStatus
 
 @dataclass(frozen=True, slots=True)
 class Occupancy:
-    """How busy a group was: shares between 0 and 1."""
+    """How busy a group was: shares between 0 and 1; None where no time has passed."""
 
-    recent: float
+    recent: float | None
     """Over the window."""
-    total: float
+    total: float | None
     """Since the first snapshot."""
+
+
+def since_start(status: ClusterStatus) -> dict[str, Occupancy]:
+    """Shares of every group since the cluster's clock began, from one snapshot."""
+    begin = (0.0, dict[str, float]())
+    now = (status.now_s, {group.name: group.busy_s for group in status.groups})
+    return {name: Occupancy(None, _share(name, begin, now)) for name in now[1]}
 
 
 class BusyWindow:
@@ -53,10 +60,10 @@ class BusyWindow:
 
 def _share(
     group: str, before: tuple[float, dict[str, float]], after: tuple[float, dict[str, float]]
-) -> float:
+) -> float | None:
     passed_s = after[0] - before[0]
     if passed_s <= 0:
-        return 0.0
+        return None
     busy_s = after[1][group] - before[1].get(group, 0.0)
     # A lease is accounted for when it ends, so a short window may see more than its length.
     return min(1.0, max(0.0, busy_s / passed_s))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Protocol
 
 from rich.console import Console
@@ -151,7 +152,7 @@ def _watch(
     while True:
         status = cluster.status()
         display.update(status)
-        tape.note(status, cluster.plan)
+        tape.note(status, partial(cluster.plan, 0))
         states = {job.name: job.state for job in status.jobs}
         if all(states[name].is_terminal for name in names):
             return status

@@ -13,6 +13,7 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
+from plexrl.cli import completing
 from plexrl.cli.attached import attached
 from plexrl.cli.guarding import guarded
 from plexrl.cli.problemfile import read_plan
@@ -33,8 +34,16 @@ Address = Annotated[
         show_default=False,
     ),
 ]
-Job = Annotated[str, typer.Argument(metavar="JOB", help="Name of the job, as status shows it.")]
-Group = Annotated[str, typer.Argument(metavar="GROUP", help="Name of the group.")]
+Job = Annotated[
+    str,
+    typer.Argument(
+        metavar="JOB", help="Name of the job, as status shows it.", autocompletion=completing.jobs
+    ),
+]
+Group = Annotated[
+    str,
+    typer.Argument(metavar="GROUP", help="Name of the group.", autocompletion=completing.groups),
+]
 Reason = Annotated[str, typer.Option(help="Why, in a few words; status shows it to others.")]
 Now = Annotated[
     bool,
@@ -191,7 +200,7 @@ def apply(
     console = Console(stderr=True)
     with guarded(console, is_json=is_json):
         plan = read_plan(file)
-        with attached(address) as cluster:
+        with attached(address, console) as cluster:
             done = cluster.apply(plan.to_json())
             moving = {job for job, _, _ in done.moves}
             if wait:
@@ -228,7 +237,7 @@ def _steer(
 ) -> None:
     """Ask a cluster for something, and wait until nothing of it is pending any more."""
     console = Console(stderr=True)
-    with guarded(console, is_json=is_json), attached(address) as cluster:
+    with guarded(console, is_json=is_json), attached(address, console) as cluster:
         told = ask(cluster)
         if pending is not None:
             told = _wait_until_done(cluster, pending, console)

@@ -12,10 +12,13 @@ from rich.console import Console
 
 from plexrl.cli import stores
 from plexrl.cli.guarding import FAILED, guarded
+from plexrl.cli.waiting import waiting
 
 store_app = typer.Typer(
     help="Look into a store, clear it up, bring weights in and out.", no_args_is_help=True
 )
+
+_PLAIN_WIDTH = 140
 
 Json = Annotated[
     bool, typer.Option("--json", help="Print one JSON object on standard output, nothing else.")
@@ -27,24 +30,28 @@ State = Annotated[str, typer.Argument(help="JOB/MODEL or JOB/MODEL@VERSION.")]
 @store_app.command("ls")
 def ls(where: Store, is_json: Json = False) -> None:
     """List jobs, models and versions."""
-    with guarded(Console(stderr=True), is_json=is_json):
-        rows = stores.listing(where)
+    console = Console(stderr=True)
+    with guarded(console, is_json=is_json):
+        with waiting(console, f"reading {where}"):
+            rows = stores.listing(where)
         if is_json:
             _print_json({"states": rows})
         else:
-            Console().print(stores.listing_table(rows))
+            _plain().print(stores.listing_table(rows))
 
 
 @store_app.command("check")
 def check(where: Store, is_json: Json = False) -> None:
     """Read every version back and compare it with its checksums."""
-    with guarded(Console(stderr=True), is_json=is_json):
-        findings = stores.check(where)
+    console = Console(stderr=True)
+    with guarded(console, is_json=is_json):
+        with waiting(console, f"reading every version in {where}"):
+            findings = stores.check(where)
         if is_json:
             rows = [{"state": str(f.ref), "nbytes": f.nbytes, "damage": f.damage} for f in findings]
             _print_json({"findings": rows})
         else:
-            Console().print(stores.findings_table(findings))
+            _plain().print(stores.findings_table(findings))
         if any(finding.damage for finding in findings):
             raise typer.Exit(FAILED)
 
@@ -58,12 +65,14 @@ def gc(
     is_json: Json = False,
 ) -> None:
     """Delete old versions, damaged ones moved aside, and remains of crashes."""
-    with guarded(Console(stderr=True), is_json=is_json):
-        cleared = stores.collect(where, keep)
+    console = Console(stderr=True)
+    with guarded(console, is_json=is_json):
+        with waiting(console, f"clearing {where} up"):
+            cleared = stores.collect(where, keep)
         if is_json:
             _print_json({"jobs": [job.to_json() for job in cleared]})
         else:
-            Console().print(stores.cleared_table(cleared))
+            _plain().print(stores.cleared_table(cleared))
 
 
 @store_app.command("export")
@@ -78,8 +87,10 @@ def export(
     is_json: Json = False,
 ) -> None:
     """Write the weights of a version as a Hugging Face folder."""
-    with guarded(Console(stderr=True), is_json=is_json):
-        manifest = stores.export(where, state, output, base)
+    console = Console(stderr=True)
+    with guarded(console, is_json=is_json):
+        with waiting(console, f"writing {output}"):
+            manifest = stores.export(where, state, output, base)
         _tell(f"{manifest.ref} as {output}", {"state": str(manifest.ref)}, output, is_json=is_json)
 
 
@@ -96,10 +107,17 @@ def import_(
     is_json: Json = False,
 ) -> None:
     """Bring weights that others wrote into the store."""
-    with guarded(Console(stderr=True), is_json=is_json):
-        manifest = stores.bring_in(where, source, state)
+    console = Console(stderr=True)
+    with guarded(console, is_json=is_json):
+        with waiting(console, f"reading {source}"):
+            manifest = stores.bring_in(where, source, state)
         facts = {"state": str(manifest.ref), "nbytes": manifest.layout.nbytes}
         _tell(f"{source} as {manifest.ref}", facts, where, is_json=is_json)
+
+
+def _plain() -> Console:
+    # A file or a pipe has no width of its own.
+    return Console(width=None if sys.stdout.isatty() else _PLAIN_WIDTH)
 
 
 def _tell(text: str, facts: dict[str, object], place: Path | str, *, is_json: bool) -> None:

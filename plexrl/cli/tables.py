@@ -9,6 +9,7 @@ from rich.text import Text
 
 from plexrl.cli.live import megabytes
 from plexrl.cli.report import BASELINE, JobRow, Report, Total
+from plexrl.spelling import counted
 
 VERIFIED = "verified by"
 
@@ -99,7 +100,7 @@ def _lines(report: Report) -> Text:
     checked = "verified" if plan.is_verified else "not verified"
     rows = [
         f"swaps    {moves or 'none'}",
-        f"plan     {plan.status}{cycle}{bound}, {checked}, {plan.num_solves} solves",
+        f"plan     {plan.status}{cycle}{bound}, {checked}, {counted(plan.num_solves, 'solve')}",
         f"machine  {report.machine}",
         f"seed     {report.seed}",
     ]

@@ -12,6 +12,7 @@ from plexrl.core.iterations import IterationLog
 from plexrl.core.placement import Arrangement, Placement
 from plexrl.core.status import JobState
 from plexrl.errors import JobError, PlexRLError
+from plexrl.spelling import hint
 from solver.trace import IterationRecord
 
 TRANSITIONS: Mapping[JobState, frozenset[JobState]] = {
@@ -122,8 +123,7 @@ class JobTable:
         try:
             return self._entries[name]
         except KeyError:
-            known = ", ".join(sorted(self._entries)) or "none"
-            raise JobError(f"no job is called {name!r}; jobs here: {known}") from None
+            raise JobError(f"no job is called {name!r} here; {hint(name, self._entries)}") from None
 
     def names(self) -> tuple[str, ...]:
         """Names in order of arrival."""

@@ -406,9 +406,17 @@ class Cluster:
         """The execution log so far."""
         return cast("Trace", self.call(messages.TRACE))
 
-    def plan(self) -> dict[str, Any]:
-        """The plan in force and the history of solves, as JSON types."""
-        return notebook.PlanJson(cast("Mapping[str, Any]", self.call(messages.PLAN)))
+    def plan(self, newest: int | None = None) -> dict[str, Any]:
+        """The plan in force and the history of solves, as JSON types.
+
+        Parameters
+        ----------
+        newest
+            Only so many of the newest solves; None: all that are remembered. Of many jobs the
+            history is long, and making it holds the scheduler up.
+        """
+        told = self.call(messages.PLAN, newest=newest)
+        return notebook.PlanJson(cast("Mapping[str, Any]", told))
 
     def _repr_html_(self) -> str:
         return notebook.cluster_html(self.status())

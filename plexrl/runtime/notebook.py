@@ -22,7 +22,11 @@ def cluster_html(status: ClusterStatus) -> str:
             text(f"{group.holder} {group.function}" if group.holder else "nobody"),
             str(group.num_waiting),
             nbytes(group.host_used_bytes),
-            f'<span class="bad">{text(group.warning)}</span>' + text(group.draining),
+            "; ".join(
+                f'<span class="{kind}">{text(told)}</span>'
+                for kind, told in (("bad", group.warning), ("warn", group.draining))
+                if told
+            ),
         ]
         for group in status.groups
     ]

@@ -1,5 +1,7 @@
 import io
+from dataclasses import replace
 
+import pytest
 from rich.console import Console
 
 from plexrl.cli.live import Display, panel, swaps
@@ -50,6 +52,24 @@ def test_panel_shows_why_a_job_failed():
     text = shown(snapshot(jobs=(job(state=JobState.FAILED, error="reward is NaN\ntraceback"),)))
     assert "reward is NaN" in text
     assert "traceback" not in text
+
+
+@pytest.mark.parametrize("height", [15, 24, 60])
+def test_of_many_jobs_and_groups_those_are_shown_that_fit(height):
+    jobs = [job(f"job-{number}") for number in range(512)]
+    jobs[300] = job("broken", state=JobState.FAILED, error="reward is NaN")
+    groups = tuple(replace(group(), name=f"group-{number}") for number in range(256))
+    status = snapshot(jobs=tuple(jobs), groups=groups)
+    console = Console(file=io.StringIO(), width=110)
+    console.print(panel(status, jobs, BusyWindow().add(status), "", height))
+    lines = console.file.getvalue().splitlines()
+    assert len(lines) <= height
+    assert any("broken" in line for line in lines)
+    (told,) = [line for line in lines if line.endswith(" more jobs")]
+    shown = sum("3/10" in line for line in lines)
+    assert told == f"… and {512 - shown} more jobs"
+    assert any(line.endswith(" more groups") for line in lines)
+    assert "all groups: host→device 1280" in console.file.getvalue()
 
 
 def test_lines_come_every_few_seconds_where_there_is_no_terminal():

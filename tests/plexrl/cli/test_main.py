@@ -1,6 +1,7 @@
 """The command as a person starts it, as far as nothing has to run for it."""
 
 import json
+import shlex
 
 import pytest
 import typer
@@ -10,6 +11,7 @@ from typer.testing import CliRunner
 import plexrl
 from plexrl.cli import base_model, main
 from plexrl.cli.main import app
+from plexrl.cli.teaching import PANELS
 from plexrl.engines.tiny_model import random_base
 
 GOOD = {"model": "base", "task": "ascending", "iterations": 3}
@@ -115,6 +117,22 @@ def test_every_command_speaks_json_and_explains_itself(words, command):
     assert command.help
     silent = [parameter.name for parameter in command.params if not getattr(parameter, "help", "")]
     assert silent == []
+
+
+@pytest.mark.parametrize(
+    ("words", "command"), leaves(typer.main.get_command(app)), ids=lambda value: str(value)[:30]
+)
+def test_every_command_shows_an_example_that_parses(words, command):
+    assert command.epilog.startswith("Example: ")
+    program, *typed = shlex.split(command.epilog.removeprefix("Example: "))
+    assert (program, tuple(typed[: len(words)])) == ("plexrl", words)
+    assert command.make_context(command.name, typed[len(words) :]).args == []
+
+
+def test_every_command_stands_under_a_heading():
+    found = typer.main.get_command(app).commands
+    assert set().union(*PANELS.values()) == found.keys() - {"version"}
+    assert all(found[name].rich_help_panel in PANELS for name in found.keys() - {"version"})
 
 
 def test_the_shell_can_complete_commands():

@@ -1,6 +1,6 @@
 import pytest
 
-from plexrl.cli.occupancy import BusyWindow
+from plexrl.cli.occupancy import BusyWindow, since_start
 from tests.plexrl.cli.made_up import group, snapshot
 
 
@@ -18,7 +18,12 @@ def test_recent_share_forgets_what_lies_before_the_window():
 
 
 def test_first_snapshot_has_no_share():
-    assert shares(BusyWindow(), 5.0, 3.0).total == 0.0
+    assert shares(BusyWindow(), 5.0, 3.0).total is None
+
+
+def test_one_snapshot_tells_the_share_since_the_cluster_began():
+    found = since_start(snapshot(10.0, groups=(group(4.0),)))["group-0"]
+    assert (found.recent, found.total) == (None, pytest.approx(0.4))
 
 
 def test_shares_stay_between_zero_and_one():

@@ -51,7 +51,8 @@ class FakeCluster:
     def trace(self):
         return Trace((lease("a"), lease("other")), (iteration("a"),))
 
-    def plan(self):
+    def plan(self, newest=None):
+        assert newest in {None, 0}
         return {"timelines": []}
 
 

@@ -91,7 +91,7 @@ def test_more_iterations_than_the_job_has_break_an_invariant():
 
 
 def test_an_unknown_job_lists_the_known_ones():
-    with pytest.raises(JobError, match="no job is called 'b'; jobs here: a"):
+    with pytest.raises(JobError, match="no job is called 'b' here; known: a"):
         table_in(JobState.RUNNING)["b"]
 
 

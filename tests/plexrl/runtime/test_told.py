@@ -33,7 +33,7 @@ def test_a_group_is_drained_only_once_it_wrote_what_a_paused_job_left_there(clus
     assert cluster.steering.stepped_aside("a")
     do(cluster.steering.drain(home, "repair", is_now=False))
     job, draining = look(cluster)
-    assert draining[home] == "draining, 1 jobs left (repair)"
+    assert draining[home] == "draining, 1 job left (repair)"
     assert job.group == str(cluster.placement)
     cluster.answers(home)
     assert look(cluster)[1][home] == "drained (repair)"
