@@ -134,10 +134,10 @@ def _group_families(groups: tuple[GroupStatus, ...]) -> Iterator[Family]:
     for name, told, value, is_counter in _GROUP_COLUMNS:
         values = tuple(({"group": group.name}, float(value(group))) for group in groups)
         yield Family(f"plexrl_group_{name}", told, values, is_counter)
-    for name, told in (
-        ("num_moves", "moves"),
-        ("num_bytes", "bytes"),
-        ("seconds", "seconds"),
+    for name, suffix, told in (
+        ("num_moves", "moves", "State movements between tiers"),
+        ("num_bytes", "bytes", "Bytes of state movements"),
+        ("seconds", "seconds", "Seconds of state movements"),
     ):
         samples = tuple(
             (
@@ -147,7 +147,7 @@ def _group_families(groups: tuple[GroupStatus, ...]) -> Iterator[Family]:
             for g in groups
             for t in g.traffic
         )
-        yield Family(f"plexrl_state_{told}", f"State movements in {told}", samples, True)
+        yield Family(f"plexrl_state_{suffix}", told, samples, True)
 
 
 def _plan_families(status: ClusterStatus) -> Iterator[Family]:
@@ -183,7 +183,12 @@ def _total_families(status: ClusterStatus, tally: Tally) -> Iterator[Family]:
         True,
     )
     total = saving_total(status, saving_lines(status, tally))
-    yield Family("plexrl_reserved_group_seconds", "Reserved", (({}, total.reserved_s),), True)
+    yield Family(
+        "plexrl_reserved_group_seconds",
+        "Group-seconds reserved while jobs were there",
+        (({}, total.reserved_s),),
+        True,
+    )
     yield Family("plexrl_saving_ratio", "Estimated share of group-time saved", _one(total.saving))
 
 
