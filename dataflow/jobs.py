@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from dataflow.errors import PipelineError
 from dataflow.evaluation import Evaluation
 from dataflow.lora import LoraSpec
+from dataflow.portrait import facts_html
 from dataflow.starts import StartVersion
 
 ROLLOUT_ENGINES = ("torch", "vllm")
@@ -113,3 +114,26 @@ class JobSpec:
     groups: Mapping[str, str] = field(default_factory=dict)
     """Phase (``train``, ``rollout``, ``logprob``), or model and phase (``reference.logprob``), →
     name of the group it must run on; what is not named is the planner's choice."""
+
+    def _repr_html_(self) -> str:
+        return facts_html(f"Job {self.name}", self.description, self._facts())
+
+    def _facts(self) -> Iterator[tuple[str, str]]:
+        for name, model in self.models.items():
+            kind = "trained" if model.is_trainable else "frozen"
+            lora = ", adapters only" if model.lora is not None else ""
+            engine = f", rollouts by {model.rollout_engine}" if name == "actor" else ""
+            yield f"model {name}", f"{kind}{lora}{engine}: {model.folder}"
+        prompts = "" if self.prompts is None else f", {self.num_prompts} prompts each"
+        yield "iterations", f"{self.iterations}{prompts}"
+        yield "slowdown limit", f"{self.slowdown_limit:g}"
+        yield "weight", "" if self.weight == 1.0 else f"{self.weight:g}"
+        yield "arrangement", "" if self.arrangement == "any" else self.arrangement
+        yield "groups", ", ".join(f"{phase} on {group}" for phase, group in self.groups.items())
+        yield "staleness", f"{self.staleness}" if self.staleness else ""
+        if self.evaluation is not None:
+            every, num_asked = self.evaluation.every_iterations, self.evaluation.num_prompts
+            yield "evaluation", f"{num_asked} held-out prompts, every {every} iterations"
+        yield "trackers", ", ".join(tracker.name for tracker in self.trackers)
+        yield "starts from", "" if self.start is None else str(self.start)
+        yield "seed", str(self.seed)

@@ -40,14 +40,26 @@ def blocks(*languages):
                 yield pytest.param(block, id=f"{page.stem}:{block.strip().splitlines()[0][:40]}")
 
 
+def typed(block):
+    """Commands of a shell block, each as its words; a quote may go over several lines."""
+    so_far = ""
+    for line in block.replace("\\\n", " ").splitlines():
+        so_far += f"{line}\n"
+        try:
+            words = shlex.split(so_far, comments=True)
+        except ValueError:
+            continue
+        so_far = ""
+        if words:
+            yield words
+    assert not so_far, f"a quote is never closed: {so_far}"
+
+
 def commands():
     for param in blocks("bash", "sh"):
-        for line in param.values[0].replace("\\\n", " ").splitlines():
-            words = shlex.split(line, comments=True)
-            if ">" in words:
-                words = words[: words.index(">")]
-            if words:
-                yield pytest.param(words, id=line.strip())
+        for words in typed(param.values[0]):
+            end = words.index(">") if ">" in words else None
+            yield pytest.param(words[:end], id=" ".join(words)[:60])
 
 
 def anchors(page):
