@@ -38,6 +38,19 @@ def test_status_shows_a_table_without_colours_in_a_pipe(cluster, address):
     assert "\x1b" not in done.stdout
 
 
+def test_the_shell_can_complete_names_of_groups(address):
+    words = f"plexrl drain --address {address} gro"
+    environ = {"_PLEXRL_COMPLETE": "complete_bash", "COMP_WORDS": words, "COMP_CWORD": "4"}
+    done = CliRunner().invoke(app, [], prog_name="plexrl", env=environ)
+    assert done.output.split() == ["group-0"]
+
+
+def test_a_name_that_is_nearly_right_is_corrected(address):
+    done = invoke("drain", "--address", address, "group-O")
+    assert done.exit_code == 2
+    assert "did you mean 'group-0'?" in done.output
+
+
 def test_top_looks_as_often_as_asked(address):
     done = invoke("top", "--looks", "2", "--every", "0.1", address)
     assert done.exit_code == 0, done.output
