@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
+from pathlib import PurePath
 
 from dataflow.errors import PipelineError
 from dataflow.evaluation import Evaluation
@@ -123,7 +124,7 @@ class JobSpec:
             kind = "trained" if model.is_trainable else "frozen"
             lora = ", adapters only" if model.lora is not None else ""
             engine = f", rollouts by {model.rollout_engine}" if name == "actor" else ""
-            yield f"model {name}", f"{kind}{lora}{engine}: {model.folder}"
+            yield f"model {name}", f"{PurePath(model.folder).name}: {kind}{lora}{engine}"
         prompts = "" if self.prompts is None else f", {self.num_prompts} prompts each"
         yield "iterations", f"{self.iterations}{prompts}"
         yield "slowdown limit", f"{self.slowdown_limit:g}"

@@ -21,6 +21,7 @@ _ORDINARY_FILL = "#e4e6ea"
 _BOX_WIDTH, _BOX_HEIGHT = 168, 46
 _GAP_X, _GAP_Y = 56, 22
 _MARGIN, _TOP = 24, 124
+_LEGEND_STEP = 110
 _ARROW = (
     "<defs><marker id='tip' markerUnits='userSpaceOnUse' markerWidth='9' markerHeight='8' "
     "refX='8' refY='4' orient='auto'>"
@@ -58,7 +59,7 @@ def render_svg(graph: nx.DiGraph[str], critical: Sequence[str] = (), title: str 
     places = _layout(graph)
     width = max([place.x + _BOX_WIDTH for place in places.values()], default=0) + _MARGIN
     height = max([place.y + _BOX_HEIGHT for place in places.values()], default=_TOP) + _MARGIN
-    width = max(width, 640)
+    width = max(width, _MARGIN + _LEGEND_STEP * (len(_FILLS) + 1))
     bold = set(pairwise(critical))
     head = (
         f"<svg xmlns='http://www.w3.org/2000/svg' width='{width}' height='{height}' "
@@ -94,7 +95,7 @@ def _legend() -> list[str]:
     """One swatch per kind of node."""
     parts = []
     for index, (phase, fill) in enumerate([*_FILLS.items(), ("ordinary task", _ORDINARY_FILL)]):
-        x = _MARGIN + 110 * index
+        x = _MARGIN + _LEGEND_STEP * index
         parts.append(
             f"<rect x='{x}' y='44' width='14' height='14' rx='3' fill='{fill}'/>"
             f"<text x='{x + 20}' y='56' {_FONT} font-size='12' fill='#4b5563'>{phase}</text>"

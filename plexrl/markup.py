@@ -11,13 +11,14 @@ STYLE = """
 .px h2 { font-size: 17px; font-weight: 600; margin: 2px 0 2px; }
 .px h3 { font-size: 13px; font-weight: 600; margin: 14px 0 4px; color: #57606a; }
 .px p { margin: 2px 0 8px; color: #57606a; }
-.px table { border-collapse: collapse; }
-.px th { text-align: left; font-weight: 500; color: #57606a; padding: 3px 14px 3px 0;
+.px table { border-collapse: collapse; margin: 0; }
+.px table tr { background: none; }
+.px table th { text-align: left; font-weight: 500; color: #57606a; padding: 3px 14px 3px 0;
   border-bottom: 1px solid #d0d7de; white-space: nowrap; }
-.px td { padding: 3px 14px 3px 0; border-bottom: 1px solid #eaeef2; vertical-align: middle;
-  white-space: nowrap; font-variant-numeric: tabular-nums; }
-.px td.wide { white-space: normal; min-width: 10em; max-width: 30em; }
-.px td.num, .px th.num { text-align: right; }
+.px table td { text-align: left; padding: 3px 14px 3px 0; border-bottom: 1px solid #eaeef2;
+  vertical-align: middle; white-space: nowrap; font-variant-numeric: tabular-nums; }
+.px table td.wide { white-space: normal; min-width: 10em; max-width: 30em; }
+.px table td.num, .px table th.num { text-align: right; }
 .px .dim { color: #6e7781; } .px .bad { color: #c1121f; font-weight: 600; }
 .px .good { color: #1a7f37; } .px .warn { color: #9a6700; font-weight: 600; }
 .px .figures { display: flex; flex-wrap: wrap; gap: 10px 34px; margin: 8px 0 10px; }
@@ -27,7 +28,7 @@ STYLE = """
   border-radius: 4px; overflow: hidden; vertical-align: middle; margin-right: 6px; }
 .px .track i { display: block; height: 100%; }
 """
-"""Rules of everything inside ``<div class="px">``."""
+"""Rules of everything inside ``<div class="px">``; so close that they win over those of notebooks."""
 
 
 def text(value: object) -> str:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from difflib import get_close_matches
+
+_DIGITS = re.compile(r"(\d+)")
 
 MAX_LISTED = 24
 """Words listed at most: what one line of a terminal can hold three or four times."""
@@ -32,3 +35,9 @@ def hint(word: object, known: Iterable[str]) -> str:
 def counted(number: int, noun: str) -> str:
     """A number with its noun, as people say it: ``1 job``, ``2 jobs``."""
     return f"{number} {noun}{'' if number == 1 else 's'}"
+
+
+def as_counted(name: str) -> list[int | str]:
+    """Key that sorts names as people count: ``group-9`` before ``group-10``."""
+    # Digits stand in the odd places, so that numbers are only compared with numbers.
+    return [int(part) if place % 2 else part for place, part in enumerate(_DIGITS.split(name))]

@@ -19,6 +19,13 @@ LEASES_SHOWN = 1600
 """Newest leases drawn at most, all groups together: some two megabytes of bars."""
 
 
+_LINK = (
+    '<a href="#plexrl" style="position:fixed;top:4px;right:14px;z-index:9;'
+    'font:13px system-ui,sans-serif">PlexRL: Timeline, Jobs, State, Plan, Savings ↓</a>'
+)
+"""Dask's part fills the window, so without it nobody would know what stands below."""
+
+
 def pages(cockpit: Cockpit, since_s: float) -> str:
     """Timeline, Jobs, State, Plan and Savings below each other, as markup for a page with Bokeh.
 
@@ -42,7 +49,7 @@ def pages(cockpit: Cockpit, since_s: float) -> str:
         fragments.savings_page(status, tally),
     )
     return (
-        f'<div style="padding:1em"><style>{STYLE}</style><hr>'
+        f'{_LINK}<div id="plexrl" style="padding:1em"><style>{STYLE}</style><hr>'
         f"{_timeline(cockpit, reading, since_s)}<hr>{'<hr>'.join(parts)}</div>"
     )
 

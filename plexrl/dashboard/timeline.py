@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import html
-import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -32,7 +31,7 @@ from plexrl.dashboard.lanes import (
     planned_bars,
 )
 from plexrl.dashboard.palette import STORE_SWAP_COLOUR, SWAP_COLOUR, job_colours, shade
-from plexrl.spelling import counted
+from plexrl.spelling import as_counted, counted
 from solver.trace import IterationRecord, LeaseRecord, busy_s
 
 REWARD = "reward_mean"
@@ -40,8 +39,6 @@ REWARD = "reward_mean"
 
 _WINDOW_LEASES = 60
 """Leases in view when the page opens: few enough to tell functions apart."""
-
-_DIGITS = re.compile(r"(\d+)")
 
 _TITLES = {"plan": "planned", "actual": "actual", "jobs": "job"}
 
@@ -165,13 +162,8 @@ def _fill(bar: Bar, colour: str) -> str:
 def factors(bars: Sequence[Bar]) -> list[tuple[str, str]]:
     """Lanes from the bottom up: jobs, then actual, then planned groups on top."""
     found = dict.fromkeys((bar.section, bar.lane) for bar in bars)
-    ordered = sorted(found, key=lambda key: (tuple(_TITLES).index(key[0]), _by_number(key[1])))
+    ordered = sorted(found, key=lambda key: (tuple(_TITLES).index(key[0]), as_counted(key[1])))
     return [(_TITLES[section], lane) for section, lane in reversed(ordered)]
-
-
-def _by_number(name: str) -> list[int | str]:
-    """Sorts ``group-9`` before ``group-10``; digits stand in the odd places."""
-    return [int(part) if place % 2 else part for place, part in enumerate(_DIGITS.split(name))]
 
 
 def _opening_window(leases: Sequence[LeaseRecord], origin_s: float) -> tuple[float, float]:

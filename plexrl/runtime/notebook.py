@@ -41,7 +41,7 @@ def cluster_html(status: ClusterStatus) -> str:
 
 def run_html(job: JobStatus) -> str:
     """One job, with the metrics of its last iteration."""
-    metrics = [(number(value, 4), name) for name, value in sorted(job.metrics.items())]
+    metrics = [(f"{value:.4g}", name) for name, value in sorted(job.metrics.items())]
     return standalone(
         title(f"Run {job.name}", f"slowdown limit {job.slowdown_limit:g}"),
         table(_JOB_HEADERS, [_job_row(job)]),
@@ -75,7 +75,7 @@ def plan_html(plan: Mapping[str, object]) -> str:
                 (str(plan["num_solves"]), "solves"),
             )
         ),
-        table(("job", "#predicted cycle s", "#actual mean s", "#iterations"), rows),
+        table(("job", "#predicted cycle, s", "#actual mean, s", "#iterations"), rows),
     )
 
 

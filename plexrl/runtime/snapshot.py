@@ -11,7 +11,7 @@ from plexrl.core.relocations import Aim, Relocation, RelocationTable, Step
 from plexrl.core.status import ClusterStatus, GroupStatus, JobState, JobStatus, PlanStatus
 from plexrl.runtime.groups import GroupRow, GroupTable
 from plexrl.runtime.ledger import Ledger
-from plexrl.spelling import counted
+from plexrl.spelling import as_counted, counted
 from solver.dispatch.arbiter import Arbiter
 from solver.dispatch.events import TICKS_PER_S
 from solver.trace import IterationRecord
@@ -66,7 +66,7 @@ def cluster_status(tables: Tables, plan: PlanStatus, moment: Moment) -> ClusterS
         ),
         groups=tuple(
             _group_status(tables, name, row, moment)
-            for name in tables.groups.names()
+            for name in sorted(tables.groups.names(), key=as_counted)
             if (row := tables.groups.get(name)) is not None
         ),
         plan=plan,

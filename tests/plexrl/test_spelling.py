@@ -1,4 +1,4 @@
-from plexrl.spelling import counted, hint
+from plexrl.spelling import as_counted, counted, hint
 
 
 def test_a_close_word_is_suggested():
@@ -21,3 +21,7 @@ def test_nothing_known_is_said():
 
 def test_one_is_not_plural():
     assert [counted(number, "group") for number in (0, 1, 2)] == ["0 groups", "1 group", "2 groups"]
+
+
+def test_names_are_sorted_as_people_count():
+    assert sorted(["g-10", "g-9", "10", "a"], key=as_counted) == ["10", "a", "g-9", "g-10"]
