@@ -28,7 +28,7 @@ STYLE = """
   border-radius: 4px; overflow: hidden; vertical-align: middle; margin-right: 6px; }
 .px .track i { display: block; height: 100%; }
 """
-"""Rules of everything inside ``<div class="px">``; so close that they win over those of notebooks."""
+"""Rules of everything inside ``<div class="px">``; they win over those of notebooks."""
 
 
 def text(value: object) -> str:
