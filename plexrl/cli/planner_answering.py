@@ -20,9 +20,9 @@ from plexrl.cli.planner_units import in_units, value_text
 from plexrl.cli.planner_views import report_of
 from plexrl.cli.planner_whatif import WhatIf, what_if
 from plexrl.cli.problemfile import read_plan
-from plexrl.cli.wording import counted
 from plexrl.dashboard.planreport import write_plan_report
 from plexrl.errors import InputError
+from plexrl.spelling import counted
 from solver.planner import REPEATING, current_of
 
 _PLAIN_WIDTH = 100

@@ -13,8 +13,8 @@ import solver
 from plexrl.cli.fleetfile import Fleet
 from plexrl.cli.planner_tables import MAX_ROWS, close_table, plain_table
 from plexrl.cli.problemfile import PRICE_UNITS, load
-from plexrl.cli.wording import counted
 from plexrl.errors import InputError
+from plexrl.spelling import counted
 from solver.arrangements import Cell
 from solver.cellvalue import Effort
 from solver.policies import shortest_first

@@ -14,7 +14,7 @@ from plexrl.cli.planner_frontier import FrontierPoint, saving_of
 from plexrl.cli.planner_rehearsal import Rehearsal
 from plexrl.cli.planner_units import in_units, value_text
 from plexrl.cli.planner_whatif import WhatIf
-from plexrl.cli.wording import counted
+from plexrl.spelling import counted
 from solver import report
 from solver.dispatch.events import TICKS_PER_S
 

@@ -8,9 +8,9 @@ import solver
 from plexrl.cli.planner_frontier import frontier, saving_of
 from plexrl.cli.planner_units import UNITS, in_units
 from plexrl.cli.planner_whatif import WhatIf
-from plexrl.cli.wording import counted
 from plexrl.dashboard.plancycles import Alternative, PlannedSpan
 from plexrl.dashboard.planreport import GapRow, JobRow, PlanReport
+from plexrl.spelling import counted
 from solver import report
 from solver.dispatch.events import TICKS_PER_S
 

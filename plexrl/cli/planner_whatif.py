@@ -9,7 +9,7 @@ from statistics import fmean
 
 import solver
 from plexrl.cli.planner_units import value_text
-from plexrl.cli.wording import counted
+from plexrl.spelling import counted
 from solver.objective import value_of
 
 MAX_NEWCOMERS = 8
