@@ -13,6 +13,7 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
+from plexrl.cli import completing
 from plexrl.cli.attached import attached
 from plexrl.cli.guarding import guarded
 from plexrl.cli.live import Display, panel
@@ -129,7 +130,10 @@ def _write(path: Path, found: Trace) -> None:
 
 
 def drawing(
-    job: Annotated[str, typer.Argument(metavar="JOB", help="Name of the job.")],
+    job: Annotated[
+        str,
+        typer.Argument(metavar="JOB", help="Name of the job.", autocompletion=completing.jobs),
+    ],
     address: Annotated[
         str | None,
         typer.Option(
@@ -145,7 +149,8 @@ def drawing(
 
     One that goes on and on ends with `plexrl cancel JOB --sample PROMPT SAMPLE`.
     """
-    with guarded(Console(stderr=True), is_json=is_json), attached(address) as cluster:
+    errors = Console(stderr=True)
+    with guarded(errors, is_json=is_json), attached(address, errors) as cluster:
         rows = cluster.run(job).drawing()
         if is_json:
             sys.stdout.write(json.dumps({"samples": rows}) + "\n")

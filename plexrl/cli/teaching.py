@@ -6,7 +6,7 @@ import typer
 
 PANELS = {
     "Run jobs": ("demo", "run", "resume", "samples", "store"),
-    "See a running cluster": ("status", "top", "trace"),
+    "See a running cluster": ("status", "top", "drawing", "trace"),
     "Steer a running cluster": (
         "pause",
         "unpause",
@@ -28,6 +28,7 @@ EXAMPLES = {
     "samples": "plexrl samples plexrl-store calculator --iteration 3 --limit 5",
     "status": "plexrl status --json tcp://127.0.0.1:8786",
     "top": "plexrl top --every 1 tcp://127.0.0.1:8786",
+    "drawing": "plexrl drawing calculator",
     "trace": "plexrl trace tcp://127.0.0.1:8786 --output trace.json",
     "cancel": "plexrl cancel calculator --iteration",
     "pause": "plexrl pause calculator --wait --reason 'a demo needs the group'",
