@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any
 
 import dask.config
@@ -48,7 +48,9 @@ def attached(
             "DASK_SCHEDULER_ADDRESS"
         )
     wait_s = CONNECT_S if timeout_s is None else timeout_s
-    shown = nullcontext() if console is None else waiting(console, f"asking {address}")
+    shown: AbstractContextManager[None] = (
+        nullcontext() if console is None else waiting(console, f"asking {address}")
+    )
     try:
         with shown:
             client = Client(address, timeout=wait_s, set_as_default=False, name="plexrl-look")
