@@ -32,8 +32,10 @@ NAME = "cockpit"
 SEED = 0
 NUM_GROUPS, NUM_JOBS = 256, 512
 NUM_LOADS = 5
-WATCHED_S = 8.0
-"""Seconds a page stays open: sixteen refreshes."""
+WATCHED_S = 10.0
+"""Seconds a page stays open: twenty refreshes, and one new plan."""
+SESSION_S = 16.0
+"""Seconds after which the server has forgotten pages that were closed; until then it draws them."""
 
 SHOWN = {
     "timeline": "leases so far",
@@ -78,6 +80,7 @@ class _Watch:
         self._dashboard, self._tab, self._num_loads = dashboard, tab, num_loads
         self._progress = progress
         tab.open("about:blank", "")
+        time.sleep(SESSION_S)
         self._idle_share = self._share()
 
     def pages(self, shown: dict[str, str]) -> dict[str, float]:
@@ -87,6 +90,7 @@ class _Watch:
             self._progress(f"page {name} in Chromium")
             url = f"{self._dashboard.root}/{name}"
             loads = [self._tab.open(url, word)[1] for _ in range(self._num_loads)]
+            time.sleep(SESSION_S)
             figures[f"{name}_load_s"] = statistics.median(loads)
             figures[f"{name}_core_percent"] = 100 * max(0.0, self._share() - self._idle_share)
             self._tab.open("about:blank", "")
