@@ -20,6 +20,9 @@ from solver.trace import IterationRecord, LeaseRecord
 REFRESH_S = 0.5
 """Seconds between readings: two a second look alive and leave the scheduler alone."""
 
+MANY = 128
+"""Jobs and groups from which on a reading, which costs with each of them, is made half as often."""
+
 MAX_BATCH = 20_000
 """Leases counted in one reading: some 40 ms, so that the first look at an old cluster does not
 hold the scheduler up."""
@@ -94,9 +97,9 @@ class Cockpit:
         self._num_seen = 0
 
     def read(self) -> Reading:
-        """The newest reading, at most `REFRESH_S` old."""
+        """The newest reading, at most `REFRESH_S` old, of a large cluster twice that."""
         last = self._reading
-        if last is not None and 0 <= self._source.now_s() - last.status.now_s < REFRESH_S * 0.9:
+        if last is not None and self._is_fresh(last.status):
             return last
         status = self._source.status()
         self._catch_up()
@@ -104,6 +107,11 @@ class Cockpit:
         number = 1 if last is None else last.number + 1
         self._reading = Reading(number, status, self._tally)
         return self._reading
+
+    def _is_fresh(self, status: ClusterStatus) -> bool:
+        is_large = len(status.jobs) + len(status.groups) >= MANY
+        lasts_s = REFRESH_S * (2 if is_large else 1)
+        return 0 <= self._source.now_s() - status.now_s < 0.9 * lasts_s
 
     def now_s(self) -> float:
         """Seconds since the cluster's clock began."""

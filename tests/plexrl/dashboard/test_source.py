@@ -12,6 +12,16 @@ def test_however_many_look_the_tables_are_read_once_per_refresh():
     assert cockpit.read().number == 2
 
 
+def test_a_large_cluster_is_read_half_as_often():
+    source = MadeUp(num_groups=64, num_jobs=64, num_iterations=1)
+    cockpit = Cockpit(source)
+    numbers = []
+    for _ in range(4):
+        numbers.append(cockpit.read().number)
+        source.clock_s += REFRESH_S
+    assert numbers == [1, 1, 2, 2]
+
+
 def test_each_lease_is_counted_once():
     source = MadeUp(num_iterations=3, num_jobs=1)
     cockpit = Cockpit(source)
