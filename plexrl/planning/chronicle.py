@@ -11,6 +11,9 @@ from solver.dispatch.events import TICKS_PER_S, DispatchPlan
 
 MAX_SOLVES = 512
 """Solves remembered: at the usual period more than an hour."""
+MAX_PLANNED_JOBS = 16_384
+"""Jobs in all solves remembered, together: with 512 jobs the newest 32 solves. They bound memory,
+and the time the scheduler takes to tell all of it."""
 
 
 @dataclass(slots=True, eq=False)
@@ -74,13 +77,19 @@ class Chronicle:
     """History of solves; memory is bounded."""
 
     def __init__(self) -> None:
-        self.solves: deque[Solve] = deque(maxlen=MAX_SOLVES)
+        self.solves: deque[Solve] = deque()
         self.num_solves = 0
+        self._num_jobs = 0
 
     def add(self, proposal: Proposal, now_s: float) -> None:
         """A proposal was adopted."""
         self.solves.append(Solve(proposal, now_s))
         self.num_solves += 1
+        self._num_jobs += len(proposal.request.jobs)
+        while len(self.solves) > 1 and (
+            len(self.solves) > MAX_SOLVES or self._num_jobs > MAX_PLANNED_JOBS
+        ):
+            self._num_jobs -= len(self.solves.popleft().proposal.request.jobs)
 
     @property
     def last(self) -> Solve | None:

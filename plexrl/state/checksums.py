@@ -7,15 +7,13 @@ the bytes, since crc32c of a concatenation is a linear function of the parts' ch
 
 from __future__ import annotations
 
-import ctypes
 import hashlib
-import importlib.metadata
 import struct
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
 
-import google_crc32c
 import numpy as np
+from awscrt import checksums
 
 from plexrl.errors import IntegrityError
 
@@ -26,48 +24,20 @@ checksums take 32 ppm of them in the manifest."""
 Buffer = bytes | bytearray | memoryview
 
 
-def _parallel_extend() -> Callable[[int, int, int], int] | None:
-    """The library's own function ``(start, address, nbytes)``, called without the GIL.
-
-    The package keeps the GIL over writable buffers, so that two threads that move chunks wait
-    for each other. None where the package brings no shared library along.
-    """
-    for file in importlib.metadata.files("google-crc32c") or ():
-        if not file.name.startswith("libcrc32c"):
-            continue
-        try:
-            function = ctypes.CDLL(str(file.locate())).crc32c_extend
-        except (OSError, AttributeError):
-            # Another build of the package; its Python function serves.
-            return None
-        function.restype = ctypes.c_uint32
-        function.argtypes = (ctypes.c_uint32, ctypes.c_void_p, ctypes.c_size_t)
-        found: Callable[[int, int, int], int] = function
-        return found
-    return None
-
-
-_extend = _parallel_extend()
-_PARALLEL_BYTES = 1 << 16
-"""From this size on, giving the GIL away and getting it back costs less than keeping it."""
-
-
 def crc32c(view: Buffer, start: int = 0) -> int:
-    """Checksum (Castagnoli) of the bytes, continuing from the checksum `start`."""
-    if len(view) == 0:
-        return start
-    array = np.frombuffer(view, np.uint8)
-    if _extend is None or array.nbytes < _PARALLEL_BYTES:
-        return int(google_crc32c.extend(start, array))
-    return _extend(start, array.ctypes.data, array.nbytes)
+    """Checksum (Castagnoli) of the bytes, continuing from the checksum `start`.
+
+    Other threads run meanwhile.
+    """
+    return int(checksums.crc32c(view, start))
 
 
 @lru_cache(maxsize=128)
 def _shift_tables(nbytes: int) -> tuple[tuple[int, ...], ...]:
     """Four tables, one per byte of a checksum: what it becomes when `nbytes` bytes follow."""
-    zeros = np.zeros(nbytes, np.uint8)
-    constant = google_crc32c.extend(0, zeros)
-    columns = [google_crc32c.extend(1 << bit, zeros) ^ constant for bit in range(32)]
+    zeros = bytes(nbytes)
+    constant = crc32c(zeros)
+    columns = [crc32c(zeros, 1 << bit) ^ constant for bit in range(32)]
     tables = []
     for byte in range(4):
         table = [0] * 256
@@ -109,13 +79,7 @@ Piece = tuple[int, int, int]
 
 def measured(view: memoryview, start: int, stop: int) -> list[Piece]:
     """Pieces of a byte range of a state; `view` holds that range alone."""
-    cuts = list(pieces(start, stop))
-    if _extend is None:
-        return [(a, b - a, crc32c(view[a - start : b - start])) for a, b in cuts]
-    # One look at the address serves all: beside a quarter of a MiB it would be a tenth.
-    array = np.frombuffer(view, np.uint8)
-    address = array.ctypes.data - start
-    return [(a, b - a, _extend(0, address + a, b - a)) for a, b in cuts]
+    return [(a, b - a, crc32c(view[a - start : b - start])) for a, b in pieces(start, stop)]
 
 
 def folded(parts: Iterable[Piece]) -> tuple[int, ...]:

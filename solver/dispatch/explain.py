@@ -109,7 +109,8 @@ def _holds(group: Group, now: int) -> str:
     if group.holder is None:
         return f"{group.name} is free"
     left = (group.holder.expected_end(now) - now) / TICKS_PER_S
-    return f"job {group.holder.ref.job} holds {group.name} until about +{left:.1f} s"
+    until = "and should end any moment" if left < 0.05 else f"until about +{left:.1f} s"
+    return f"job {group.holder.ref.job} holds {group.name} {until}"
 
 
 def _free_at(group: Group, now: int) -> int:

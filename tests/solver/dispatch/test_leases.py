@@ -84,6 +84,9 @@ def test_the_planned_op_is_admitted_ahead_at_once():
     assert desk.reasons(40) == {
         "b.roll.0": "next on group-0: job a holds group-0 until about +0.1 s"
     }
+    assert desk.reasons(300) == {
+        "b.roll.0": "next on group-0: job a holds group-0 and should end any moment"
+    }
 
 
 def test_backfill_is_bound_only_shortly_before_the_lease_ends():
