@@ -8,11 +8,11 @@ under any rule: exclusivity, all groups of a gang or none, and a bound on being 
 
 from __future__ import annotations
 
-import heapq
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from solver.dispatch import explain, invariants, outlook
+from solver.dispatch.alarms import Alarms
 from solver.dispatch.events import (
     Ended,
     Event,
@@ -97,7 +97,7 @@ class Arbiter:
         self._lead_ticks = lead_ticks
         self._table = Table()
         self.kept_idle_ticks: Mapping[str, int] = self._table.kept_idle_ticks
-        self._wakes: list[tuple[int, str]] = []
+        self._alarms = Alarms()
         self._now = 0
 
     def handle(self, event: Event, now: int) -> tuple[Instruction, ...]:
@@ -122,6 +122,9 @@ class Arbiter:
         if isinstance(event, GroupLost | Withdrawn):
             for name in dirty:
                 self._table.drop_if_idle(name)
+        tick = self._alarms.uncovered(self._table.is_to_wake)
+        if tick is not None:
+            out.append(WakeAt(tick))
         return tuple(out)
 
     def waiting(self, now: int, job: str | None = None) -> tuple[Waiting, ...]:
@@ -177,7 +180,7 @@ class Arbiter:
                 table.adopt(plan)
                 return list(table.groups)
             case Woke():
-                return list(self._woken(now, out))
+                return list(self._woken(now))
 
     def _start(self, entry: Entry, now: int, out: list[Instruction]) -> None:
         was_alive = entry.is_alive
@@ -216,14 +219,10 @@ class Arbiter:
         dirty.update(self._table.unbind(name))
         return sorted(dirty)
 
-    def _woken(self, now: int, out: list[Instruction]) -> Iterator[str]:
-        if self._wakes and self._wakes[0][0] > now:
-            # The timer rang early.
-            out.append(WakeAt(self._wakes[0][0]))
-        while self._wakes and self._wakes[0][0] <= now:
-            tick, name = heapq.heappop(self._wakes)
-            group = self._table.groups.get(name)
-            if group is not None and tick in (group.wake_at, group.yield_at):
+    def _woken(self, now: int) -> Iterator[str]:
+        for tick, name in self._alarms.rung(now):
+            if self._table.is_to_wake(tick, name):
+                group = self._table.groups[name]
                 group.wake_at = None if group.wake_at == tick else group.wake_at
                 group.yield_at = None if group.yield_at == tick else group.yield_at
                 yield name
@@ -251,8 +250,7 @@ class Arbiter:
         if due > now:
             if group.yield_at != due:
                 group.yield_at = due
-                heapq.heappush(self._wakes, (due, group.name))
-                out.append(WakeAt(due))
+                self._alarms.want(due, group.name)
             return False
         holder.asked_at = now
         out.append(Yield(holder.ref.id, holder.places))
@@ -279,7 +277,7 @@ class Arbiter:
             return None
         entry, index = self._urgent(group), None
         if entry is None:
-            entry, index = self._choose(group, now, out)
+            entry, index = self._choose(group, now)
         elif not self._is_grantable(entry, group):
             entry = None
         if entry is not None and entry.ref.is_any and group.holder is not None:
@@ -298,9 +296,7 @@ class Arbiter:
         self._grant(entry, group, now, out)
         return entry
 
-    def _choose(
-        self, group: Group, now: int, out: list[Instruction]
-    ) -> tuple[Entry | None, int | None]:
+    def _choose(self, group: Group, now: int) -> tuple[Entry | None, int | None]:
         """Ask the rule: function to grant, and its slot if its turn has come.
 
         A function that is not the very next one of the plan is bound late, since something
@@ -318,11 +314,11 @@ class Arbiter:
         bind_at = view.free_at - self._lead_ticks
         is_early = group.holder is not None and now < bind_at
         if is_early and (index is None or not group.cursor.is_next(index)):
-            self._wake(group, bind_at, out)
+            self._wake(group, bind_at)
             return None, None
         if isinstance(choice, Hold):
             group.hold = choice if group.holder is None else None
-            self._wake(group, max(choice.until, now + 1), out)
+            self._wake(group, max(choice.until, now + 1))
             return None, None
         if choice.id not in {candidate.id for candidate in view.queue}:
             raise DispatchError(
@@ -366,11 +362,10 @@ class Arbiter:
     def _candidates(self, group: Group) -> tuple[Entry, ...]:
         return tuple(e for e in group.queue.values() if self._is_grantable(e, group))
 
-    def _wake(self, group: Group, tick: int, out: list[Instruction]) -> None:
+    def _wake(self, group: Group, tick: int) -> None:
         if group.wake_at != tick:
             group.wake_at = tick
-            heapq.heappush(self._wakes, (tick, group.name))
-            out.append(WakeAt(tick))
+            self._alarms.want(tick, group.name)
 
     def _urgent(self, group: Group) -> Entry | None:
         """Oldest function at the group that goes first under any rule."""

@@ -228,6 +228,11 @@ class Table:
         enough = any if entry.ref.is_any else all
         return enough(group.is_present for group in self.groups_of(entry))
 
+    def is_to_wake(self, tick: int, name: str) -> bool:
+        """Whether a group still waits for a moment it asked for."""
+        group = self.groups.get(name)
+        return group is not None and tick in (group.wake_at, group.yield_at)
+
     def drop_if_idle(self, name: str) -> None:
         """Forget an absent group nobody waits for."""
         group = self.groups.get(name)
