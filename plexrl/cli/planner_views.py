@@ -16,7 +16,7 @@ from solver.dispatch.events import TICKS_PER_S
 
 
 def report_of(
-    problem: solver.Problem, result: solver.Result, what_if: Sequence[WhatIf]
+    problem: solver.Problem, result: solver.Result, what_if: Sequence[WhatIf] = ()
 ) -> PlanReport:
     """The page's view of a result that has a plan."""
     plan = result.plan

@@ -23,7 +23,15 @@ from distributed.client import FutureCancelledError
 from distributed.comm import CommClosedError
 
 from dataflow.annotations import ANNOTATION, annotation_of
-from dataflow.calls import Attached, AttachOptions, Committed, LLMCall, Trained, run_call
+from dataflow.calls import (
+    Attached,
+    AttachOptions,
+    Committed,
+    LLMCall,
+    Trained,
+    VersionToken,
+    run_call,
+)
 from dataflow.iteration import Iteration, build_iteration
 from dataflow.jobs import JobSpec
 from dataflow.keys import node_key
@@ -32,6 +40,7 @@ from dataflow.stepping import Compute, PipelineRun
 from plexrl.clock import Clock
 from plexrl.errors import JobError, PlexRLError, StoreAwayError
 from plexrl.runtime import sample_log
+from plexrl.runtime.ending import stored_at_end, until_stored
 from plexrl.runtime.evaluator import Evaluator
 from plexrl.runtime.messages import (
     Drive,
@@ -44,6 +53,7 @@ from plexrl.runtime.messages import (
     Order,
 )
 from plexrl.runtime.metrics_log import MetricsLog
+from plexrl.runtime.registry import states_of
 from plexrl.runtime.sample_log import SampleLog
 from plexrl.runtime.together import LOST, run_together
 from plexrl.runtime.tracking import Tracking
@@ -144,8 +154,7 @@ class JobDriver:
         self._samples = SampleLog(store)
         self._log = MetricsLog(store)
         self._tracking: Tracking | None = None
-        self._attempt = 0
-        self._num_committed = 0
+        self._attempt = self._num_committed = 0
         self._num_stalls = self._num_waits = 0
         """Failures, and times that the store was away, without a committed iteration between."""
         self._pause_s = 0.0
@@ -154,6 +163,8 @@ class JobDriver:
         """Iteration → everything computed for it; held until it has committed."""
         self._trained: deque[Mapping[str, Future]] = deque()
         """Train functions of the newest committed iterations."""
+        self._newest: tuple[VersionToken, ...] = ()
+        """Versions that the newest committed iteration made."""
         self._current = 0
         """Iteration that commits next."""
         self._task: asyncio.Task[None] | None = None
@@ -186,6 +197,12 @@ class JobDriver:
             if not await self._run_with_rollbacks(spec):
                 self._send(DriverSteppedAside(self.job))
                 return
+            # Nothing is left to be ordered; whoever ends the driver still may.
+            self._task = None
+            awaited = stored_at_end(spec, self._current, self._newest)
+            await until_stored(
+                states_of(self._store), awaited, lambda why: self._send(DriverWaits(self.job, why))
+            )
         except asyncio.CancelledError:
             raise
         except (Exception, SystemExit) as failure:
@@ -507,7 +524,8 @@ class JobDriver:
             if in_flight.evaluation is not None:
                 metrics += tuple((await in_flight.evaluation).items())
             record = IterationRecord(self.job, in_flight.index, started_s, ended_s, metrics)
-            self._send(IterationCommitted(record, tuple(result.token for result in results)))
+            self._newest = tuple(result.token for result in results)
+            self._send(IterationCommitted(record, self._newest))
             self._track(record)
             self._num_committed += 1
             # Were they released, Dask would compute all iterations anew where it loses a result of

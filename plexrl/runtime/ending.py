@@ -1,0 +1,80 @@
+"""The end of a job: what it learned is in the store before it counts as finished."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable, Sequence
+
+from dataflow.calls import VersionToken
+from dataflow.jobs import JobSpec
+from plexrl.core.states import StateRef
+from plexrl.errors import StateError
+from plexrl.state.opening import open_store
+
+logger = logging.getLogger(__name__)
+
+POLL_S = 0.02
+QUIET_S = 1.0
+"""Seconds after which it is said what is waited for."""
+MAX_WAIT_S = 15.0
+"""Seconds until a job counts as finished although its last version is not in the store."""
+
+
+def stored_at_end(
+    spec: JobSpec, num_iterations: int, newest: Sequence[VersionToken]
+) -> tuple[StateRef, ...]:
+    """Of its newest versions, those that are on their way to the store when a job is over.
+
+    After an early stop between two durable versions there are none: its groups write what is left
+    when they let go of it.
+    """
+    if num_iterations % spec.commit.every_iterations and num_iterations < spec.iterations:
+        return ()
+    return tuple(StateRef(token.job, token.model, token.version) for token in newest)
+
+
+async def until_stored(store: str, refs: Sequence[StateRef], say: Callable[[str], None]) -> None:
+    """Wait until these versions are in the store; not for ever, and with a warning if in vain.
+
+    Where the store cannot be read, its groups write them once it can be.
+
+    Parameters
+    ----------
+    store
+        Folder or URL of the states.
+    refs
+        Versions, committed and to be written.
+    say
+        Told what is waited for, if it takes longer.
+    """
+    started_s = time.monotonic()
+    is_said = False
+    while missing := await asyncio.to_thread(_missing, store, refs):
+        names = ", ".join(map(str, missing))
+        waited_s = time.monotonic() - started_s
+        if waited_s > MAX_WAIT_S:
+            logger.warning(
+                "job %s has finished, and %s is not in the store after %g s; it is written as soon "
+                "as it can be",
+                missing[0].job,
+                names,
+                MAX_WAIT_S,
+            )
+            return
+        if waited_s > QUIET_S and not is_said:
+            is_said = True
+            say(f"the store: {names} is not written yet")
+        await asyncio.sleep(max(POLL_S, waited_s / 20))
+
+
+def _missing(store: str, refs: Sequence[StateRef]) -> list[StateRef]:
+    """Those that are not in the store; none where it cannot be read."""
+    if not refs:
+        return []
+    try:
+        with open_store(store, read_only=True) as states:
+            return [ref for ref in refs if not states.contains(ref)]
+    except StateError:
+        return []

@@ -1,0 +1,64 @@
+"""A job has finished once its last version is in the store."""
+
+import asyncio
+from types import SimpleNamespace
+
+import pytest
+
+from dataflow.calls import VersionToken
+from plexrl.core.states import StateRef
+from plexrl.runtime import ending
+from plexrl.runtime.ending import stored_at_end, until_stored
+
+REF = StateRef("a", "actor", 4)
+
+
+class Written:
+    """A store that has the version from the given look on."""
+
+    def __init__(self, looks):
+        self.looks = looks
+
+    def __enter__(self):
+        self.looks -= 1
+        return self
+
+    def __exit__(self, *_exc):
+        return None
+
+    def contains(self, ref):
+        assert ref == REF
+        return self.looks < 0
+
+
+def wait(monkeypatch, store, said):
+    monkeypatch.setattr(ending, "open_store", lambda *_args, **_options: store)
+    monkeypatch.setattr(ending, "QUIET_S", 0.0)
+    asyncio.run(until_stored("somewhere", [REF], said.append))
+
+
+def test_it_waits_until_the_version_is_there_and_says_so_once(monkeypatch):
+    said, store = [], Written(looks=3)
+    wait(monkeypatch, store, said)
+    assert store.looks < 0
+    assert said == ["the store: a/actor@4 is not written yet"]
+
+
+def test_it_does_not_wait_for_ever(monkeypatch, caplog):
+    monkeypatch.setattr(ending, "MAX_WAIT_S", 0.0)
+    wait(monkeypatch, Written(looks=1000), [])
+    assert "a/actor@4 is not in the store" in caplog.text
+
+
+def test_a_store_that_is_not_there_is_not_waited_for(tmp_path):
+    said = []
+    asyncio.run(until_stored(str(tmp_path / "none"), [REF], said.append))
+    assert said == []
+
+
+@pytest.mark.parametrize(
+    ("every", "done", "awaited"), [(1, 2, [REF]), (3, 4, []), (2, 4, [REF]), (3, 5, [REF])]
+)
+def test_versions_that_nobody_writes_yet_are_not_waited_for(every, done, awaited):
+    spec = SimpleNamespace(iterations=5, commit=SimpleNamespace(every_iterations=every))
+    assert list(stored_at_end(spec, done, [VersionToken("a", "actor", 4, "")])) == awaited
