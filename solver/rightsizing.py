@@ -274,6 +274,8 @@ class _Search:
             other = self._best(ids)
             if other is not None:
                 self.columns[ids] = other
+        # The next master may have no answer in time, and these then stay what is in use.
+        self.in_use = [ids for ids in self.in_use if ids in self.columns]
 
     def _try(self, ids: Ids) -> None:
         if not 1 < len(ids) <= self.most or ids in self.tried or self.ends.is_grown:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from dataclasses import replace
 from itertools import combinations
 
 import pytest
 
+from solver import rightsizing
 from solver.arrangements import make_cell
 from solver.cellvalue import Effort, appraise, most_work, options
 from solver.policies import planned_order, shortest_first
@@ -127,3 +129,15 @@ def test_an_endless_search_ends_with_its_budget_and_every_cell_used_keeps_its_li
     assert sorted(job.name for cell in cells for job in cell.jobs) == sorted(j.name for j in jobs)
     assert any(len(cell.jobs) > 1 for cell in cells)
     assert score_fleet(cells, shortest_first, [77], cycles=40).attainment == 1
+
+
+@pytest.mark.slow
+def test_sets_given_up_are_not_used_where_the_next_prices_come_too_late(monkeypatch):
+    answers = itertools.cycle([True, True, False])
+    solve = rightsizing.LinearMaster.solve
+    monkeypatch.setattr(rightsizing, "holds_quickly", lambda _cell, _effort: False)
+    monkeypatch.setattr(
+        rightsizing.LinearMaster, "solve", lambda self: solve(self) if next(answers) else None
+    )
+    cells = right_size(COLOCATED, WAITERS[:4], dispatch=shortest_first, effort=Effort(steps=6))
+    assert names(cells) == [["j0"], ["j1"], ["j2"], ["j3"]]
