@@ -47,7 +47,10 @@ def test_a_vllm_rollout_yields_to_a_shorter_job_and_samples_what_it_samples_alon
 
     alone = cluster.submit(long("vllm-alone"))
     alone.result(TIMEOUT_S)
-    runs = [cluster.submit(long("vllm-yields")), cluster.submit(small_job("short", iterations=12))]
+    runs = [
+        cluster.submit(long("vllm-yields")),
+        cluster.submit(small_job("beside-vllm", iterations=12)),
+    ]
     for run in runs:
         run.result(TIMEOUT_S)
     leases = [lease for lease in cluster.trace().leases if lease.job == "vllm-yields"]
