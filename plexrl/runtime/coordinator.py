@@ -312,11 +312,14 @@ class Coordinator:
 
     def report(self, report: LeaseStarted | LeaseEnded, now_s: float) -> None:
         """A service says that a lease began or ended."""
+        # A group that is gone took its leases along; what it still had to say may come later.
+        is_gone = self.groups.get(report.group) is None
         match report:
             case LeaseStarted(id=function_id, at_s=at_s):
                 if function_id in self.ledger:
                     self.ledger.started(function_id, at_s)
-                    self._tell(Started(function_id), now_s)
+                    if not is_gone:
+                        self._tell(Started(function_id), now_s)
             case LeaseEnded():
                 held = self.ledger[report.id].groups if report.id in self.ledger else ()
                 self.groups.note(report, held)
@@ -326,8 +329,8 @@ class Coordinator:
                         self._commits.note(record, report.trained)
                     if record.iteration >= 0:
                         self.planner.observe(record)
-                    has_yielded = record.outcome is Outcome.YIELDED
-                    self._tell((Yielded if has_yielded else Ended)(report.id), now_s)
+                    ended = Yielded if record.outcome is Outcome.YIELDED else Ended
+                    self._tell((Withdrawn if is_gone else ended)(report.id), now_s)
 
     def withdrawn(self, function_id: str, now_s: float) -> None:
         """A function was cancelled, or failed before its lease began."""
