@@ -67,8 +67,8 @@ class SampleBatch(Sequence[Sample]):
             return NotImplemented
         return self._looked_at() == tuple(other)
 
-    def __hash__(self) -> int:
-        return hash(self._looked_at())
+    # The facts of a prompt are a mapping: neither a batch nor its tuple has a hash.
+    __hash__ = None  # type: ignore[assignment]
 
     def __repr__(self) -> str:
         return f"SampleBatch({list(self)!r})"

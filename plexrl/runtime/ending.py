@@ -76,5 +76,6 @@ def _missing(store: str, refs: Sequence[StateRef]) -> list[StateRef]:
     try:
         with open_store(store, read_only=True) as states:
             return [ref for ref in refs if not states.contains(ref)]
-    except StateError:
+    except (OSError, StateError):
+        # A job that has run to its end does not fail of a look.
         return []

@@ -10,7 +10,7 @@ class Alarms:
     """Moments that groups wait for, and the timers that are out.
 
     A timer (`instructions.WakeAt`) is asked for only where none rings by the earliest moment, and
-    each rings once: their number does not grow with that of groups or events.
+    each rings once: at most two for a moment that somebody waits for, whoever else waits.
     """
 
     def __init__(self) -> None:

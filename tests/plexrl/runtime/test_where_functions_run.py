@@ -29,6 +29,10 @@ def become_ready(cluster, name, function, iteration):
 
 def hold_and_yield(cluster, name, group):
     cluster.coordinator.ledger.admitted(name, (group,))
+    report_lease(cluster, name, group, Outcome.YIELDED)
+
+
+def report_lease(cluster, name, group, outcome):
     cluster.coordinator.report(LeaseStarted(name, group, cluster.now_s), cluster.now_s)
     ended = LeaseEnded(
         name,
@@ -38,7 +42,7 @@ def hold_and_yield(cluster, name, group):
         0.0,
         Tier.HOST,
         0,
-        Outcome.YIELDED,
+        outcome,
         ServiceSnapshot(),
     )
     cluster.coordinator.report(ended, cluster.now_s + 1)
@@ -98,3 +102,15 @@ def test_a_job_that_is_off_its_groups_is_exported_although_its_home_is_gone(clus
     cluster.group_down(cluster.placement.home)
     (group,) = become_ready(cluster, "second", "sync", -1)
     assert group != cluster.placement.home
+
+
+def test_what_a_group_reports_after_it_is_gone_withdraws_what_it_had_done(cluster):
+    (guest,) = cluster.placement.guests
+    assert become_ready(cluster, "f", "rollout", 0) == [guest]
+    cluster.coordinator.ledger.admitted("f", (guest,))
+    cluster.group_down(guest)
+    assert become_ready(cluster, "f", "rollout", 0) == []
+    report_lease(cluster, "f", guest, Outcome.DONE)
+    cluster.group_up(guest)
+    assert become_ready(cluster, "next", "rollout", 1) == [guest]
+    assert cluster.coordinator.arbiter.holder(guest).function.id == "next"
