@@ -99,11 +99,6 @@ class Plan:
         """Group → dispatch order (see `Timeline.order`)."""
         return {timeline.group: timeline.order for timeline in self.timelines}
 
-    @property
-    def prefetches(self) -> dict[str, tuple[tuple[str, str], ...]]:
-        """Group → prefetch order (see `Timeline.prefetch`)."""
-        return {timeline.group: timeline.prefetch for timeline in self.timelines}
-
     def timeline(self, group: str) -> Timeline | None:
         """The timeline of a group, or None if it serves no job."""
         return next((entry for entry in self.timelines if entry.group == group), None)

@@ -9,7 +9,6 @@ from dataflow.environments.python_process import Answer, CallEnd, evaluate
 from dataflow.processes import ProcessLimits
 from dataflow.samples import EndReason, Sample
 
-_NO_CALL = Answer(CallEnd.FAILED, "no call in the turn")
 _ENDS = {CallEnd.FAILED: EndReason.TOOL_ERROR, CallEnd.TIMED_OUT: EndReason.TOOL_TIMEOUT}
 
 
