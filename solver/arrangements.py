@@ -57,10 +57,21 @@ class Market:
 
     @property
     def dedicated_price(self) -> float:
-        """What one job's own groups cost in this arrangement."""
+        """What the groups of its own cost of a job that holds one of each kind at once."""
         if self.arrangement is Arrangement.COLOCATED:
             return self.train_price
         return self.rollout_price + self.train_price
+
+    def own_price(self, job: Workload) -> float:
+        """What groups of its own for a job cost in this arrangement."""
+        trains = job.train_width * self.train_price
+        if self.arrangement is Arrangement.COLOCATED:
+            return trains
+        return trains + job.rollout_width * self.rollout_price
+
+    def weight(self, job: Workload) -> float:
+        """What the work of a job counts: as its own groups cost, beside those of narrow jobs."""
+        return self.own_price(job) / self.dedicated_price
 
     def memory_for(self, role: Role) -> int | None:
         """Host memory of a shared group of a role; None: it does not bind."""
@@ -68,7 +79,7 @@ class Market:
             return self.rollout_bytes
         return self.memory_bytes
 
-    def price(self, num_jobs: int, num_rollout: int, num_train: int) -> float:
+    def price(self, jobs: Iterable[Workload], num_rollout: int, num_train: int) -> float:
         """What so many shared groups cost per second, with the private ones of the jobs."""
         trains = num_train * self.train_price
         match self.arrangement:
@@ -77,7 +88,7 @@ class Market:
             case Arrangement.SPLIT:
                 return trains + num_rollout * self.rollout_price
             case Arrangement.PRIVATE_ROLLOUT:
-                return trains + num_jobs * self.rollout_price
+                return trains + sum(job.rollout_width for job in jobs) * self.rollout_price
 
 
 Seats = tuple[str, ...]
@@ -87,11 +98,18 @@ Seats = tuple[str, ...]
 def has_room(
     market: Market, jobs: Iterable[Workload], role: Role = Role.TRAIN, num_groups: int = 1
 ) -> bool:
-    """Whether the states of the jobs fit shared groups of a role, taken together."""
+    """Whether the states of the jobs fit shared groups of a role, taken together.
+
+    A gang keeps as much on each of the groups that it holds at once.
+    """
     here = list(jobs)
     memory = market.memory_for(role)
-    return len(here) <= num_groups * market.max_jobs and (
-        memory is None or sum(job.bytes_for(role) for job in here) <= num_groups * memory
+    seats = sum(job.width(role) for job in here)
+    needed = sum(job.width(role) * job.bytes_for(role) for job in here)
+    return (
+        max((job.width(role) for job in here), default=1) <= num_groups
+        and seats <= num_groups * market.max_jobs
+        and (memory is None or needed <= num_groups * memory)
     )
 
 
@@ -119,21 +137,25 @@ class Cell:
     @property
     def price(self) -> float:
         """What its groups cost per second."""
-        return self.market.price(len(self.jobs), self.num_rollout, self.num_train)
+        return self.market.price(self.jobs, self.num_rollout, self.num_train)
 
     def fits(self) -> bool:
         """Whether memory and the number of jobs per shared group hold."""
         shared = [(Role.TRAIN, self.train_groups)]
         if self.market.arrangement is Arrangement.SPLIT:
             shared.append((Role.ROLLOUT, self.rollout_groups))
-        return all(
-            has_room(
-                self.market,
-                [job for job, places in zip(self.jobs, seats, strict=True) if group in places],
-                role,
-            )
-            for role, seats in shared
-            for group in set().union(*seats)
+        return all(self._fits(role, seats) for role, seats in shared)
+
+    def _fits(self, role: Role, seats: Sequence[Seats]) -> bool:
+        memory, sizes = self.market.memory_for(role), [job.bytes_for(role) for job in self.jobs]
+        used: dict[str, int] = {}
+        counts: dict[str, int] = {}
+        for size, places in zip(sizes, seats, strict=True):
+            for group in places:
+                used[group] = used.get(group, 0) + size
+                counts[group] = counts.get(group, 0) + 1
+        return max(counts.values()) <= self.market.max_jobs and (
+            memory is None or max(used.values()) <= memory
         )
 
     def compile(self, seed: int, horizon_s: float, tail: Tail = Tail.LOGNORMAL) -> list[SimJob]:
@@ -160,6 +182,8 @@ def make_cell(
 ) -> Cell:
     """Seat jobs on that many rollout and train groups, longest first on the least loaded.
 
+    There are at least as many groups as the widest gang holds at once.
+
     Raises
     ------
     ProblemError
@@ -170,6 +194,8 @@ def make_cell(
             f"a cell of {len(jobs)} jobs, {num_rollout} rollout and {num_train} train groups makes "
             "no sense; give at least one of each"
         )
+    num_rollout = max(num_rollout, *(job.rollout_width for job in jobs))
+    num_train = max(num_train, *(job.train_width for job in jobs))
     rollouts: tuple[Seats, ...] = ((),) * len(jobs)
     if market.arrangement is Arrangement.SPLIT:
         loads = [job.role_s(Role.ROLLOUT) for job in jobs]
@@ -214,8 +240,8 @@ def _seats(
         return not fits(index, place), load
 
     def fits(index: int, place: int) -> bool:
-        total = used_bytes[place] + sizes[index]
-        return len(here[place]) < market.max_jobs and (memory is None or total <= memory)
+        is_kept = memory is None or used_bytes[place] + sizes[index] <= memory
+        return is_kept and len(here[place]) < market.max_jobs
 
     def seat(index: int, places: Iterable[int]) -> None:
         place = min(places, key=partial(crowd, index))
@@ -223,10 +249,12 @@ def _seats(
         used_bytes[place] += sizes[index]
 
     order = sorted(range(len(jobs)), key=lambda i: (-sizes[i] * is_pooled, -loads[i], jobs[i].name))
-    for index in order:
-        seat(index, range(count))
+    for index in sorted(order, key=lambda i: -jobs[i].width(role)):
+        for _ in range(jobs[index].width(role)):
+            seat(index, [p for p in range(count) if index not in here[p]])
+    narrow = [index for index in reversed(order) if jobs[index].width(role) == 1]
     for num_seats in range(1, market.max_seats if is_pooled else 1):
-        for index in reversed(order):
+        for index in narrow:
             open_places = [p for p in range(count) if index not in here[p] and fits(index, p)]
             if open_places and sum(index in place for place in here) == num_seats:
                 seat(index, open_places)
@@ -290,7 +318,7 @@ def _op(
         groups=groups[phase.role],
         swap_s=job.rollout_swap_s if phase.role is Role.ROLLOUT else job.train_swap_s,
         is_yieldable=is_yielding and phase.role is Role.ROLLOUT,
-        is_any=len(groups[phase.role]) > 1,
+        is_any=len(groups[phase.role]) > 1 and job.width(phase.role) == 1,
         copy_s=job.train_copy_s if phase.role is Role.TRAIN else 0.0,
     )
 

@@ -10,8 +10,12 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
 from solver.arrangements import Arrangement, Cell, Market, has_room, make_cell
+from solver.dispatch.rules import FirstReady, ShortestFirst
+from solver.dispatch.views import Rule
+from solver.errors import ProblemError
 from solver.queueing import Turn, queue_ends
 from solver.scoring import Dispatch, alone_ticks, horizon_s, score_cell, tolerances
+from solver.simulate import SimJob, simulate
 from solver.workloads import Role, Workload
 
 SCREEN_SHARE = 0.2
@@ -60,7 +64,7 @@ class Value:
 
     cell: Cell
     work: float
-    """Sum of 1 ÷ slowdown over its jobs: what it does per second, in seconds alone."""
+    """Sum of weight ÷ slowdown over its jobs: what it does per second, in seconds alone."""
 
     def reduced(self, theta: float) -> float:
         """Price above what its work is worth."""
@@ -96,7 +100,7 @@ class Option:
             cell = self._cell(market)
             if cell.fits():
                 self._glimpse = appraise(cell, effort, SCREEN_SHARE, SCREEN_LEEWAY)
-        slack = SCREEN_SLACK * market.dedicated_price * len(self.jobs)
+        slack = SCREEN_SLACK * sum(map(market.own_price, self.jobs))
         return self._glimpse is not None and self._glimpse.reduced(theta) < cutoff + slack
 
     def value(self, market: Market, effort: Effort) -> Value | None:
@@ -171,32 +175,60 @@ def appraise(cell: Cell, effort: Effort, share: float = 1.0, leeway: float = 0.0
     leeway
         Share by which slowdowns may exceed what they otherwise may.
     """
+    found = slowdowns(cell, effort, share)
+    most = (1 - effort.margin) * (1 + leeway)
+    if found is None or (
+        len(cell.jobs) > 1
+        and any(s > job.slowdown_limit * most for s, job in zip(found, cell.jobs, strict=True))
+    ):
+        return None
+    return Value(cell, work_of(cell, found))
+
+
+def work_of(cell: Cell, slowdowns: Iterable[float]) -> float:
+    """What the jobs of a cell do per second at these slowdowns, in seconds alone."""
+    pairs = zip(cell.jobs, slowdowns, strict=True)
+    return sum(cell.market.weight(job) / max(slowdown, 1.0) for job, slowdown in pairs)
+
+
+def slowdowns(cell: Cell, effort: Effort, share: float = 1.0) -> list[float] | None:
+    """Mean slowdown of each job by the quick look; None if one ends no iteration in the time."""
     until_s = horizon_s(cell, effort.cycles)
-    mean = dict.fromkeys((job.name for job in cell.jobs), 0.0)
+    mean = [0.0] * len(cell.jobs)
     for seed in effort.seeds:
         compiled = cell.compile(seed, until_s)
-        found = queue_ends(
-            compiled,
-            share * until_s,
-            turn=effort.turn,
-            is_kept=effort.is_kept,
-            tolerances=tolerances(cell.jobs),
-        )
-        for job, ends in zip(compiled, found, strict=True):
+        found = _ends(cell, compiled, effort, share * until_s, seed)
+        for index, (job, ends) in enumerate(zip(compiled, found, strict=True)):
             if not ends:
                 return None
             alone = alone_ticks(job, cell.market)[len(ends) - 1]
-            mean[job.name] += ends[-1] / alone / len(effort.seeds)
-    most = (1 - effort.margin) * (1 + leeway)
-    limits = {job.name: job.slowdown_limit * most for job in cell.jobs}
-    if any(mean[name] > limit for name, limit in limits.items()) and len(cell.jobs) > 1:
-        return None
-    return Value(cell, sum(1 / max(slowdown, 1.0) for slowdown in mean.values()))
+            mean[index] += ends[-1] / alone / len(effort.seeds)
+    return mean
+
+
+def _ends(
+    cell: Cell, compiled: Sequence[SimJob], effort: Effort, until_s: float, seed: int
+) -> Sequence[Sequence[int]]:
+    """Ticks at which the iterations of each job end; of gangs only the simulator knows them."""
+    lags = tolerances(cell.jobs)
+    if not any(len(op.groups) > 1 and not op.is_any for job in compiled for op in job.ops):
+        return queue_ends(
+            compiled, until_s, turn=effort.turn, is_kept=effort.is_kept, tolerances=lags
+        )
+    rule: Rule = FirstReady()
+    if effort.turn is not Turn.FIRST_READY:
+        rule = ShortestFirst(dict(zip((job.name for job in cell.jobs), lags, strict=True)))
+    try:
+        done = simulate(compiled, None, rule, seed=seed, until_s=until_s)
+    except ProblemError:
+        # Somebody ended no iteration in the time.
+        return [()] * len(compiled)
+    return [done.ends_ticks[job.name] for job in compiled]
 
 
 def alone(market: Market, job: Workload) -> Value:
     """A job on groups of its own."""
-    return Value(make_cell(market, [job]), 1.0)
+    return Value(make_cell(market, [job]), market.weight(job))
 
 
 def holds_quickly(cell: Cell, effort: Effort) -> bool:
@@ -223,19 +255,20 @@ def holds(cell: Cell, dispatch: Dispatch, effort: Effort) -> bool:
 def options(market: Market, jobs: tuple[Workload, ...]) -> Iterator[Option]:
     """Numbers of groups for exactly these jobs that keep the necessary conditions."""
     train_roles: tuple[Role, ...] = (Role.TRAIN,)
-    most, rollouts = 1, [float(len(jobs))]
+    most, rollouts = max(job.train_width for job in jobs), [sum(map(market.weight, jobs))]
     match market.arrangement:
         case Arrangement.COLOCATED:
             train_roles = (Role.TRAIN, Role.ROLLOUT)
         case Arrangement.SPLIT:
-            most = len(jobs)
-            rollouts = _works(market, jobs, (Role.ROLLOUT,), most)
+            most = sum(job.train_width for job in jobs)
+            widths = sum(job.rollout_width for job in jobs)
+            rollouts = _works(market, jobs, (Role.ROLLOUT,), widths)
     trains = _works(market, jobs, train_roles, most)
     for num_train, train_work in enumerate(trains, start=1):
         for num_rollout, rollout_work in enumerate(rollouts, start=1):
-            price = market.price(len(jobs), num_rollout, num_train)
+            price = market.price(jobs, num_rollout, num_train)
             work = min(train_work, rollout_work)
-            if work > 0 and price < market.dedicated_price * len(jobs):
+            if work > 0 and price < sum(map(market.own_price, jobs)):
                 yield Option(jobs, num_rollout, num_train, price, work)
 
 
@@ -243,15 +276,34 @@ def _works(
     market: Market, jobs: Sequence[Workload], roles: Sequence[Role], most: int
 ) -> list[float]:
     """Per number of groups from 1 the work that no schedule exceeds; 0 where none is possible."""
-    shares = [(_share(job, roles, market.staleness), 1 / job.slowdown_limit) for job in jobs]
     role = Role.TRAIN if Role.TRAIN in roles else Role.ROLLOUT
+    shares = [
+        Demand(
+            job.width(role) * _share(job, roles, market.staleness),
+            1 / job.slowdown_limit,
+            market.weight(job),
+        )
+        for job in jobs
+    ]
     return [
         (most_work(shares, count) or 0.0) if has_room(market, jobs, role, count) else 0.0
         for count in range(1, most + 1)
     ]
 
 
-def most_work(shares: Iterable[tuple[float, float]], num_groups: int) -> float | None:
+@dataclass(frozen=True, slots=True)
+class Demand:
+    """What a job asks of some groups."""
+
+    share: float
+    """Time of one group that it takes at full speed."""
+    least: float
+    """The least speed that its limit allows."""
+    weight: float = 1.0
+    """Work it does at full speed."""
+
+
+def most_work(demands: Iterable[Demand], num_groups: int) -> float | None:
     """Work that no schedule exceeds on so many groups; None if no schedule keeps the limits.
 
     The time goes to the jobs that need least of it for their work, once every job has what its
@@ -259,21 +311,20 @@ def most_work(shares: Iterable[tuple[float, float]], num_groups: int) -> float |
 
     Parameters
     ----------
-    shares
-        Per job the share of one group's time it takes at full speed, and the least speed that its
-        limit allows.
+    demands
+        Of each job.
     num_groups
-        Groups of one kind; each job uses one at a time.
+        Groups of one kind.
     """
-    ordered = sorted(shares)
-    free = num_groups - sum(share * least for share, least in ordered)
+    ordered = sorted(demands, key=lambda demand: demand.share / demand.weight)
+    free = num_groups - sum(demand.share * demand.least for demand in ordered)
     if free < 0:
         return None
-    work = sum(least for _, least in ordered)
-    for share, least in ordered:
-        more = min(1 - least, free / share)
-        work += more
-        free -= more * share
+    work = sum(demand.weight * demand.least for demand in ordered)
+    for demand in ordered:
+        more = min(1 - demand.least, free / demand.share)
+        work += demand.weight * more
+        free -= more * demand.share
     return work
 
 

@@ -17,6 +17,7 @@ from solver.errors import PlanError, SolverError
 from solver.explain import explain
 from solver.improve import MAX_TIMELINE_OPS, improve
 from solver.objective import Objective, value_of
+from solver.placement.emptying import emptied
 from solver.placement.greedy import Placed, greedy_plan, timelines_of
 from solver.placement.search import Search, search_placement
 from solver.placing import NOTHING_FOUND, place
@@ -103,6 +104,7 @@ def plan(
     problem = _with_current(problem, previous)
     attempt = Attempt(problem, began, began + budget_s, on_incumbent, objective, most_passes)
     search = _place(attempt, previous)
+    _empty(attempt)
     if attempt.best is None and (search is None or search.placed is None):
         reason = explain(problem, most_passes=most_passes)
         # The search knows common cycles only.
@@ -171,6 +173,14 @@ def _place(attempt: Attempt, previous: Plan | None) -> Search | None:
     if search.placed is not None and _is_cheaper(search, attempt):
         attempt.offer(plan_of(attempt.problem, timelines_of(search.placed)), Source.GREEDY)
     return search
+
+
+def _empty(attempt: Attempt) -> None:
+    """Offer the best plan so far without the groups that repeated passes make needless."""
+    if attempt.most_passes > 1 and attempt.best is not None:
+        fewer = emptied(attempt.problem, attempt.best, attempt.most_passes)
+        if fewer is not None:
+            attempt.offer(fewer, Source.GREEDY)
 
 
 def _staying(problem: Problem) -> Plan | None:

@@ -186,7 +186,7 @@ class _Search:
         """Try each job alone, all pairs, and jobs that follow each other in length."""
         for index, job in enumerate(self.row):
             self.columns[index,] = alone(self.sizing.market, job)
-        self.duals = [self._own_price] * len(self.row)
+        self.duals = [self.sizing.market.own_price(job) for job in self.row]
         self._price()
         for pair in combinations(range(len(self.row)), 2):
             self._try(pair)
@@ -286,7 +286,8 @@ class _Search:
             self.columns[ids] = value
 
     def _best(self, ids: Ids) -> Value | None:
-        cutoff = sum(self.duals[i] for i in ids) + SLACK * self._own_price * len(ids)
+        own_price = sum(self.sizing.market.own_price(self.row[i]) for i in ids)
+        cutoff = sum(self.duals[i] for i in ids) + SLACK * own_price
         return self.sizing.best([self.row[i] for i in ids], cutoff)
 
     def _varied(self, ids: Ids) -> Ids:
@@ -337,7 +338,3 @@ class _Search:
 
     def _column(self, ids: Ids) -> Column:
         return Column(0, ids, round(self.columns[ids].reduced(self.sizing.theta) * MILLION))
-
-    @property
-    def _own_price(self) -> float:
-        return self.sizing.market.dedicated_price

@@ -45,7 +45,7 @@ class FleetScore:
     price: float
     """Per second, of all groups."""
     work: float
-    """Sum of 1 ÷ slowdown over jobs, averaged over seeds: seconds alone done per second."""
+    """Sum of weight ÷ slowdown over jobs, averaged over seeds: seconds alone done per second."""
     attainment: float
     """Share of (job, seed) within their limits."""
     worst: float
@@ -62,7 +62,7 @@ class FleetScore:
         Parameters
         ----------
         dedicated_price
-            What one job's own groups cost per second, at full speed.
+            What the own groups of a job of weight 1 cost per second, at full speed.
         """
         return 1 - self.price / (dedicated_price * self.work)
 
@@ -116,9 +116,11 @@ def score_fleet(
     flat = [score for row in scores for score in row]
     kept = [is_kept for score in flat for is_kept in score.is_kept.values()]
     limits = {job.name: job.slowdown_limit for cell in cells for job in cell.jobs}
+    weights = {job.name: cell.market.weight(job) for cell in cells for job in cell.jobs}
     return FleetScore(
         price=sum(cell.price for cell in cells),
-        work=sum(1 / value for score in flat for value in score.slowdowns.values()) / len(seeds),
+        work=sum(weights[n] / value for score in flat for n, value in score.slowdowns.items())
+        / len(seeds),
         attainment=sum(kept) / len(kept),
         worst=max(value / limits[n] for score in flat for n, value in score.slowdowns.items()),
         num_jobs=len(limits),

@@ -73,7 +73,8 @@ def _named(cell: Cell, name: Callable[[Role], str]) -> Iterator[Seat]:
             case Arrangement.SPLIT:
                 rollouts = names_of(Role.ROLLOUT, rollout)
             case Arrangement.PRIVATE_ROLLOUT:
-                rollouts = names_of(Role.ROLLOUT, [job.name])
+                lanes = [f"{job.name}-{at}" for at in range(job.rollout_width)]
+                rollouts = names_of(Role.ROLLOUT, lanes)
         yield Seat(job.name, rollouts, trains)
 
 
@@ -90,7 +91,7 @@ def verify_seats(
             found.append(f"job {seat.job!r} is seated twice, or is none of the file")
             continue
         seen.add(seat.job)
-        found += _misplaced(market, seat, names)
+        found += _misplaced(market, by_name[seat.job], seat, names)
         for role, groups in ((Role.TRAIN, seat.train), (Role.ROLLOUT, seat.rollout)):
             if role is Role.TRAIN or market.arrangement is not Arrangement.COLOCATED:
                 for group in groups:
@@ -101,16 +102,19 @@ def verify_seats(
     return Verification(tuple(found))
 
 
-def _misplaced(market: Market, seat: Seat, names: Names) -> Iterator[str]:
+def _misplaced(market: Market, job: Workload, seat: Seat, names: Names) -> Iterator[str]:
     is_colocated = market.arrangement is Arrangement.COLOCATED
     if is_colocated and seat.rollout != seat.train:
         yield f"job {seat.job!r} is colocated, but samples elsewhere than it trains"
     rollout_role = Role.TRAIN if is_colocated else Role.ROLLOUT
     for role, groups in ((Role.TRAIN, seat.train), (rollout_role, seat.rollout)):
-        if not groups or len(set(groups)) != len(groups) or len(groups) > market.max_seats:
+        width = job.width(role)
+        most = width if width > 1 else market.max_seats
+        if len(set(groups)) != len(groups) or not width <= len(groups) <= most:
+            wanted = f"exactly {width}" if width == most else f"{width} to {most}"
             yield (
-                f"job {seat.job!r} has the {role} groups {list(groups)}; it may have 1 to "
-                f"{market.max_seats} different ones"
+                f"job {seat.job!r} has the {role} groups {list(groups)}; it needs {wanted} "
+                "different ones"
             )
         for group in set(groups) - set(names[role]):
             yield f"job {seat.job!r} is on {group!r}, which is no group for {role}"

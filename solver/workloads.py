@@ -80,6 +80,10 @@ class Workload:
     train_copy_s: float = 0.0
     """Time after training until the new state is on the other groups of the train role that keep
     a copy."""
+    rollout_width: int = 1
+    """Groups that one of its rollouts holds at once (more than one: a gang)."""
+    train_width: int = 1
+    """The same of its training; where jobs are colocated, of everything it does."""
     mean_s: float = field(init=False, compare=False)
     """Mean length of an iteration alone."""
     _by_role_s: Mapping[Role, float] = field(init=False, compare=False, repr=False)
@@ -89,6 +93,11 @@ class Workload:
             raise ProblemError(
                 f"workload {self.name!r} has {len(self.phases)} phases and slowdown_limit="
                 f"{self.slowdown_limit}; give a phase and a finite limit of at least 1"
+            )
+        if min(self.rollout_width, self.train_width) < 1:
+            raise ProblemError(
+                f"workload {self.name!r} holds {self.rollout_width} groups for rollouts and "
+                f"{self.train_width} for training; give at least 1 each"
             )
 
         by_role = dict.fromkeys(Role, 0.0)
@@ -106,6 +115,10 @@ class Workload:
         if role is Role.ROLLOUT and self.rollout_bytes is not None:
             return self.rollout_bytes
         return self.memory_bytes
+
+    def width(self, role: Role) -> int:
+        """Groups of a role that it holds at once."""
+        return self.rollout_width if role is Role.ROLLOUT else self.train_width
 
     def role_s(self, role: Role) -> float:
         """Mean seconds of an iteration in the phases of a role."""

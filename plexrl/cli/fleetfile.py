@@ -63,13 +63,18 @@ def fleet_of(data: Mapping[str, Any], groups: Sequence[solver.Group]) -> Fleet:
             )
     market = _market(data, pools[rollout], pools[train], is_one=not others)
     roles = {rollout: Role.ROLLOUT, train: Role.TRAIN}
-    jobs = tuple(_workload(entry, roles) for entry in data["jobs"])
+    jobs = tuple(_workload(entry, index, roles) for index, entry in enumerate(data["jobs"]))
     for pool, role in roles.items():
         for job in jobs:
             if job.bytes_for(role) > (room := pools[pool][0].memory_bytes):
                 raise InputError(
                     f"job {job.name} needs {describe_bytes(job.bytes_for(role))} on one group; "
                     f"those of pool {pool} have {describe_bytes(room)}"
+                )
+            if job.width(role) > len(pools[pool]):
+                raise InputError(
+                    f"job {job.name} holds {job.width(role)} groups of pool {pool} at once; there "
+                    f"are {len(pools[pool])}"
                 )
     names = {role: tuple(group.id for group in pools[pool]) for pool, role in roles.items()}
     return Fleet(market, jobs, names)
@@ -131,12 +136,13 @@ def _market(
     )
 
 
-def _workload(entry: Mapping[str, Any], roles: Mapping[str, Role]) -> Workload:
+def _workload(entry: Mapping[str, Any], index: int, roles: Mapping[str, Role]) -> Workload:
     def switch_s(role: Role) -> float:
         """A state is brought in by whatever op of the role comes first: the longest is safe."""
         found = (op.get("switch_s", 0) for op in entry["ops"] if roles[op["pool"]] is role)
         return float(max(found, default=0))
 
+    widths = {role: _width(entry["ops"], index, pool) for pool, role in roles.items()}
     memory_bytes = round(entry.get("memory_gb", 0) * 10**9)
     return Workload(
         name=entry["name"],
@@ -147,7 +153,21 @@ def _workload(entry: Mapping[str, Any], roles: Mapping[str, Role]) -> Workload:
         rollout_swap_s=switch_s(Role.ROLLOUT),
         train_swap_s=switch_s(Role.TRAIN),
         train_copy_s=entry.get("copy_s", 0.0),
+        rollout_width=widths.get(Role.ROLLOUT, widths[Role.TRAIN]),
+        train_width=widths[Role.TRAIN],
     )
+
+
+def _width(ops: Sequence[Mapping[str, Any]], index: int, pool: str) -> int:
+    """Groups that the ops of a pool hold at once: the state is there, so all hold the same."""
+    found = [(at, op.get("groups", 1)) for at, op in enumerate(ops) if op["pool"] == pool]
+    for at, width in found:
+        if width != found[0][1]:
+            raise InputError(
+                f"jobs[{index}].ops[{at}].groups is {width}, that of ops[{found[0][0]}] is "
+                f"{found[0][1]}; ops of one pool hold the same groups: give them one number"
+            )
+    return int(found[0][1]) if found else 1
 
 
 def _phases(ops: Sequence[Mapping[str, Any]], roles: Mapping[str, Role]) -> Iterator[Phase]:

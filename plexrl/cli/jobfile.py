@@ -9,11 +9,11 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-import yaml
 from jsonschema import Draft202012Validator, ValidationError
 from jsonschema.exceptions import best_match
 from jsonschema.validators import extend
 
+from plexrl.cli.documents import UnreadableError, parse, read_text
 from plexrl.errors import JobFileError
 from plexrl.spelling import hint
 
@@ -104,40 +104,11 @@ def _validator() -> Draft202012Validator:
     return _StrictValidator(schema)  # type: ignore[no-any-return]
 
 
-class _UniqueKeys(yaml.SafeLoader):
-    """YAML's safe loader, which takes no key twice: the first value would be lost in silence."""
-
-    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
-        """Build a mapping.
-
-        Raises
-        ------
-        yaml.YAMLError
-            A key stands in it twice.
-        """
-        seen: set[str] = set()
-        for key, _ in node.value:
-            if key.value in seen:
-                raise yaml.MarkedYAMLError(
-                    problem=f"key {key.value!r} stands there twice; leave one of them out",
-                    problem_mark=key.start_mark,
-                )
-            seen.add(key.value)
-        return super().construct_mapping(node, deep)
-
-
 def _load(path: Path) -> object:
     try:
-        return yaml.load(path.read_text(encoding="utf-8"), Loader=_UniqueKeys)  # noqa: S506
-    except OSError as error:
-        raise JobFileError(
-            f"job file {path} cannot be read ({error.strerror}); check the name"
-        ) from error
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
-        mark = getattr(error, "problem_mark", None)
-        place = f" at line {mark.line + 1}, column {mark.column + 1}" if mark else ""
-        problem = getattr(error, "problem", None) or "it is not UTF-8 text"
-        raise JobFileError(f"job file {path} is not YAML{place}: {problem}") from error
+        return parse(read_text(path))
+    except UnreadableError as error:
+        raise JobFileError(f"job file {path} {error}") from error
 
 
 def _error(path: Path, inside: str, value: object, remedy: str) -> JobFileError:

@@ -203,7 +203,7 @@ def profile(
         elif output is None:
             sys.stdout.write(text)
         else:
-            Console().print(f"problem  {output}", highlight=False, soft_wrap=True)
+            Console(markup=False).print(f"problem  {output}", highlight=False, soft_wrap=True)
 
 
 def register(app: typer.Typer) -> None:

@@ -14,6 +14,7 @@ from rich.text import Text
 import solver
 from plexrl.cli.fleetfile import Fleet
 from plexrl.cli.planner_fleet import fleet_tables, plan_fleet
+from plexrl.cli.planner_fleet_views import report_of_fleet
 from plexrl.cli.planner_frontier import frontier
 from plexrl.cli.planner_tables import changes, frontier_table, plan_tables, what_if_table
 from plexrl.cli.planner_units import in_units, value_text
@@ -79,12 +80,14 @@ def answer(
     if old is not None and asked.current is None:
         asked = replace(asked, current=current_of(asked, old))
     is_asked_what_if = extras.with_what_if or extras.report is not None
-    answers = what_if(asked, result) if is_asked_what_if and result.plan is not None else ()
-    data, tables = _told(asked, result, old, wish.seed if extras.with_frontier else None)
+    answers: tuple[WhatIf, ...] = ()
+    if is_asked_what_if and result.plan is not None:
+        answers = what_if(asked, result, wish.passes)
+    data, tables = _told(asked, result, old, wish if extras.with_frontier else None)
     if extras.with_what_if:
         data["what_if"] = [entry.to_json() for entry in answers]
         tables.append(what_if_table(answers))
-    _write(asked, result, answers, extras)
+    _write(asked, result, answers, extras, wish.passes)
     show(data, tables, is_json=is_json)
     return result.plan is not None
 
@@ -139,7 +142,8 @@ def show(data: Mapping[str, object], tables: Sequence[RenderableType], *, is_jso
         print_json(data)
         return
     # A file or a pipe has no width of its own.
-    console = Console(width=None if sys.stdout.isatty() else _PLAIN_WIDTH)
+    # Names are text: what looks like markup in them is none.
+    console = Console(width=None if sys.stdout.isatty() else _PLAIN_WIDTH, markup=False)
     for table in tables:
         console.print(table, highlight=False)
         console.print()
@@ -153,7 +157,6 @@ def print_json(data: Mapping[str, object]) -> None:
 def _answer_fleet(fleet: Fleet, wish: Wish, extras: Extras, *, is_json: bool) -> bool:
     others = {
         "--diff": extras.diff,
-        "--report": extras.report,
         "--frontier": extras.with_frontier,
         "--what-if": extras.with_what_if,
     }
@@ -168,6 +171,8 @@ def _answer_fleet(fleet: Fleet, wish: Wish, extras: Extras, *, is_json: bool) ->
         return False
     if extras.output is not None:
         save(extras.output, json.dumps(made.to_json(), indent=2) + "\n")
+    if extras.report is not None:
+        save(extras.report, write_plan_report(report_of_fleet(fleet, made)))
     show(made.to_json(), fleet_tables(fleet, made), is_json=is_json)
     return True
 
@@ -176,7 +181,7 @@ def _told(
     problem: solver.Problem,
     result: solver.Result,
     old: solver.Plan | None,
-    frontier_seed: int | None,
+    frontier_wish: Wish | None,
 ) -> tuple[dict[str, object], list[RenderableType]]:
     """A result as JSON types and as tables, with what was asked for beside it."""
     data: dict[str, object] = result.to_json()
@@ -185,19 +190,24 @@ def _told(
         compared = changes(old, result.plan)
         data["changes"] = [change.to_json() for change in compared.rows]
         tables.append(compared.table())
-    if frontier_seed is not None and result.plan is not None:
-        points = frontier(problem, frontier_seed)
+    if frontier_wish is not None and result.plan is not None:
+        wish = frontier_wish
+        points = frontier(problem, wish.seed, wish.objective, wish.passes)
         data["frontier"] = [point.to_json() for point in points]
         tables.append(frontier_table(points))
     return data, tables
 
 
 def _write(
-    problem: solver.Problem, result: solver.Result, answers: Sequence[WhatIf], extras: Extras
+    problem: solver.Problem,
+    result: solver.Result,
+    answers: Sequence[WhatIf],
+    extras: Extras,
+    most_passes: int,
 ) -> None:
     if result.plan is None:
         return
     if extras.output is not None:
         save(extras.output, json.dumps(result.plan.to_json(), indent=2) + "\n")
     if extras.report is not None:
-        save(extras.report, write_plan_report(report_of(problem, result, answers)))
+        save(extras.report, write_plan_report(report_of(problem, result, answers, most_passes)))

@@ -38,6 +38,8 @@ ENDLESS_STEPS = 10**6
 class FleetPlan:
     """Who sits where, what it costs, and how fast jobs get on."""
 
+    cells: tuple[Cell, ...]
+    """Sets of jobs that share groups with nobody else."""
     seats: tuple[Seat, ...]
     score: FleetScore
     slowdowns: Mapping[str, float]
@@ -145,4 +147,5 @@ def fleet_tables(fleet: Fleet, plan: FleetPlan) -> Sequence[RenderableType]:
 
 def _scored(fleet: Fleet, cells: Sequence[Cell], seats: tuple[Seat, ...]) -> FleetPlan:
     score = score_fleet(cells, shortest_first, SCORING_SEEDS, cycles=CYCLES)
-    return FleetPlan(seats, score, score.slowdowns, score.saving(fleet.market.dedicated_price))
+    saving = score.saving(fleet.market.dedicated_price)
+    return FleetPlan(tuple(cells), seats, score, score.slowdowns, saving)

@@ -16,10 +16,10 @@ class FrontierPoint:
     """The greedy plan under one limit for all jobs."""
 
     slowdown_limit: float
-    objective_s: float | None
-    """Price × seconds in which each job passes one iteration; None without a plan."""
+    value: float | None
+    """Of the objective, in its units; None without a plan."""
     saving: float | None
-    """Share of that saved over a group of its own for each job."""
+    """Share of priced group-time per unit of work saved over a group of its own for each job."""
     num_groups: int | None
     reason: str
     """Why there is no plan; empty where there is one."""
@@ -29,13 +29,19 @@ class FrontierPoint:
         return asdict(self)
 
 
-def frontier(problem: solver.Problem, seed: int) -> tuple[FrontierPoint, ...]:
+def frontier(
+    problem: solver.Problem,
+    seed: int,
+    objective: solver.Objective = solver.Objective.ROUND,
+    most_passes: int = 1,
+) -> tuple[FrontierPoint, ...]:
     """Plan at once (without the solver's process) under each limit."""
-    return tuple(_point(problem, limit, seed) for limit in LIMITS_PERMILLE)
+    return tuple(_point(problem, limit, seed, objective, most_passes) for limit in LIMITS_PERMILLE)
 
 
-def dedicated_ticks(problem: solver.Problem) -> int:
-    """Priced group-ticks of one iteration of each job, each on the cheapest group it fits."""
+def dedicated_ticks(problem: solver.Problem, plan: solver.Plan) -> int:
+    """Priced group-ticks of what the jobs do in a cycle, each on the cheapest group it fits."""
+    passes = {job: count for entry in plan.timelines for job, count in entry.passes.items()}
     total = 0
     for job in problem.jobs:
         prices = [
@@ -45,22 +51,25 @@ def dedicated_ticks(problem: solver.Problem) -> int:
             and job.pinned_group in {None, group.id}
             and job.memory_bytes <= group.memory_bytes
         ]
-        total += min(prices, default=0) * job.alone_ticks
+        total += min(prices, default=0) * passes[job.id] * job.alone_ticks
     return total
 
 
 def saving_of(problem: solver.Problem, plan: solver.Plan) -> float:
     """Share of priced group-time per iteration that a plan saves over dedicated groups."""
-    return 1 - plan.objective_ticks / dedicated_ticks(problem)
+    return 1 - plan.objective_ticks / dedicated_ticks(problem, plan)
 
 
-def _point(problem: solver.Problem, limit: int, seed: int) -> FrontierPoint:
+def _point(
+    problem: solver.Problem, limit: int, seed: int, objective: solver.Objective, most_passes: int
+) -> FrontierPoint:
     jobs = tuple(replace(job, slowdown_limit_permille=limit) for job in problem.jobs)
     other = replace(problem, jobs=jobs)
-    result = solver.plan(other, budget_s=0.0, seed=seed)
-    if result.plan is None:
+    result = solver.plan(
+        other, objective=objective, budget_s=0.0, seed=seed, most_passes=most_passes
+    )
+    if result.plan is None or result.value is None:
         return FrontierPoint(limit / 1000, None, None, None, result.reason)
     groups = set(result.plan.placement.values())
     saved = saving_of(other, result.plan)
-    round_s = in_units(solver.Objective.ROUND, result.plan.objective_ticks)
-    return FrontierPoint(limit / 1000, round_s, saved, len(groups), "")
+    return FrontierPoint(limit / 1000, in_units(objective, result.value), saved, len(groups), "")

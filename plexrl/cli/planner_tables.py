@@ -129,7 +129,7 @@ def frontier_table(points: Sequence[FrontierPoint]) -> RenderableType:
         table.add_row(
             f"{point.slowdown_limit:g}",
             "-" if point.num_groups is None else str(point.num_groups),
-            "no plan" if point.objective_s is None else f"{point.objective_s:.5g}",
+            "no plan" if point.value is None else f"{point.value:.5g}",
             "-" if point.saving is None else f"{point.saving:.1%}",
         )
     return table
@@ -152,13 +152,17 @@ def verification_table(found: solver.Verification) -> RenderableType:
 
 def _jobs(problem: solver.Problem, plan: solver.Plan) -> RenderableType:
     table = plain_table("Jobs", "job", "group", "alone s", "planned s", "slowdown", "limit", left=2)
-    cycles = {timeline.group: timeline.cycle_ticks for timeline in plan.timelines}
+    planned = {
+        job: timeline.cycle_ticks / count
+        for timeline in plan.timelines
+        for job, count in timeline.passes.items()
+    }
     for job in problem.jobs[:MAX_ROWS]:
         table.add_row(
             job.id,
             plan.placement[job.id],
             f"{job.alone_ticks / TICKS_PER_S:.2f}",
-            f"{cycles[plan.placement[job.id]] / TICKS_PER_S:.2f}",
+            f"{planned[job.id] / TICKS_PER_S:.2f}",
             f"{plan.slowdowns_permille[job.id] / 1000:.3f}",
             f"{job.slowdown_limit_permille / 1000:.3f}",
         )

@@ -16,7 +16,10 @@ from solver.dispatch.events import TICKS_PER_S
 
 
 def report_of(
-    problem: solver.Problem, result: solver.Result, what_if: Sequence[WhatIf] = ()
+    problem: solver.Problem,
+    result: solver.Result,
+    what_if: Sequence[WhatIf] = (),
+    most_passes: int = 1,
 ) -> PlanReport:
     """The page's view of a result that has a plan."""
     plan = result.plan
@@ -44,7 +47,7 @@ def report_of(
         unit=UNITS[result.objective],
         frontier=tuple(
             (point.slowdown_limit, point.saving)
-            for point in frontier(problem, 0)
+            for point in frontier(problem, 0, result.objective, most_passes)
             if point.saving is not None
         ),
         alternatives=tuple(_alternative(entry) for entry in what_if),

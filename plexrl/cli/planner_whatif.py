@@ -36,8 +36,20 @@ class WhatIf:
         return {"name": self.name, "outcome": self.outcome, "plan": plan}
 
 
-def what_if(problem: solver.Problem, result: solver.Result) -> tuple[WhatIf, ...]:
-    """Ask each question, without the solver's process; jobs stay where they are if they can."""
+def what_if(
+    problem: solver.Problem, result: solver.Result, most_passes: int = 1
+) -> tuple[WhatIf, ...]:
+    """Ask each question, without the solver's process; jobs stay where they are if they can.
+
+    Parameters
+    ----------
+    problem
+        What was planned.
+    result
+        The plan, and its objective.
+    most_passes
+        Most passes of a job in a cycle, as it was planned with.
+    """
     plan = result.plan
     assert plan is not None
     deadline = time.monotonic() + MOST_S
@@ -45,7 +57,7 @@ def what_if(problem: solver.Problem, result: solver.Result) -> tuple[WhatIf, ...
     for name, other in (*_one_more(problem), *_one_fewer(problem, plan)):
         if time.monotonic() > deadline:
             break
-        found.append(_answer(name, other, plan, result.objective))
+        found.append(_answer(name, other, plan, result.objective, most_passes))
     return tuple(found)
 
 
@@ -87,12 +99,18 @@ def _known(
 
 
 def _answer(
-    name: str, problem: solver.Problem, before: solver.Plan, objective: solver.Objective
+    name: str,
+    problem: solver.Problem,
+    before: solver.Plan,
+    objective: solver.Objective,
+    most_passes: int,
 ) -> WhatIf:
-    result = solver.plan(problem, previous=before, objective=objective, budget_s=0.0)
+    result = solver.plan(
+        problem, previous=before, objective=objective, budget_s=0.0, most_passes=most_passes
+    )
     plan = result.plan
     if plan is None:
-        reason = solver.explain(problem) or result.reason
+        reason = solver.explain(problem, most_passes=most_passes) or result.reason
         return WhatIf(name, problem, None, f"No plan: {reason}.")
     moved = sum(plan.placement.get(job, group) != group for job, group in before.placement.items())
     slowdown = fmean(plan.slowdowns_permille.values()) / 1000

@@ -14,6 +14,7 @@ from jsonschema import Draft202012Validator, ValidationError
 from jsonschema.exceptions import best_match
 
 import solver
+from plexrl.cli.documents import UnreadableError, parse, read_text
 from plexrl.cli.fleetfile import Fleet, fleet_of, uses_pools
 from plexrl.errors import InputError
 from plexrl.spelling import hint
@@ -25,12 +26,14 @@ SCHEMA = Path(__file__).with_name("problem.schema.json")
 GB = 10**9
 PRICE_UNITS = 100
 """Integer price units per unit of the file: cents of a dollar."""
-MAX_FILE_BYTES = 64 * 2**20
-"""Largest file read: a hundred thousand jobs take less."""
 
 _Path = tuple[str | int, ...]
 _T = TypeVar("_T")
 _OF_FLEETS = ("private_pool", "staleness")
+_OF_FLEET_JOBS = ("rollout_memory_gb", "copy_s")
+_OF_FLEET_OPS = ("cv", "groups")
+MAX_GROUPS = 100_000
+"""Most groups of a file, counts included."""
 
 EXAMPLE = """\
 # Three jobs and two groups. Plan it:  plexrl plan problem.yaml
@@ -102,12 +105,23 @@ def read_problem_or_fleet(path: str | Path) -> solver.Problem | Fleet:
     worst = best_match(_validator().iter_errors(data))
     if worst is not None:
         raise _explained(path, worst)
+    num_groups = sum(entry.get("count", 1) for entry in data["groups"])
+    if num_groups > MAX_GROUPS:
+        raise InputError(f"{path}: groups are {num_groups} in all; give at most {MAX_GROUPS}")
     if uses_pools(data):
         return _built(path, lambda: fleet_of(data, _all_groups(data)))
-    for key in _OF_FLEETS:
-        if key in data:
-            raise InputError(f"{path}: {key} goes with ops that name pools; leave it out")
+    for where in _only_of_fleets(data):
+        raise InputError(f"{path}: {where} goes with ops that name pools; leave it out")
     return _built(path, lambda: _problem(data))
+
+
+def _only_of_fleets(data: Mapping[str, Any]) -> Iterator[str]:
+    """Where keys stand that only files with pools of ops have."""
+    yield from (key for key in _OF_FLEETS if key in data)
+    for index, job in enumerate(data["jobs"]):
+        yield from (f"jobs[{index}].{key}" for key in _OF_FLEET_JOBS if key in job)
+        for place, op in enumerate(job["ops"]):
+            yield from (f"jobs[{index}].ops[{place}].{key}" for key in _OF_FLEET_OPS if key in op)
 
 
 def _built(path: Path, build: Callable[[], _T]) -> _T:
@@ -145,22 +159,9 @@ def load(path: Path) -> object:
         It cannot be read, is too large, or is neither.
     """
     try:
-        if path.stat().st_size > MAX_FILE_BYTES:
-            raise InputError(f"{path} has over {MAX_FILE_BYTES >> 20} MiB; give a smaller file")
-        text = path.read_text(encoding="utf-8")
-    except OSError as error:
-        raise InputError(f"{path} cannot be read ({error.strerror}); check the name") from error
-    except UnicodeDecodeError as error:
-        raise InputError(f"{path} is not UTF-8 text; give YAML or JSON") from error
-    try:
-        if text.lstrip().startswith("{"):
-            return json.loads(text)
-        return yaml.safe_load(text)
-    except (yaml.YAMLError, ValueError, RecursionError) as error:
-        mark = getattr(error, "problem_mark", None)
-        place = f" at line {mark.line + 1}, column {mark.column + 1}" if mark else ""
-        reason = getattr(error, "problem", None) or str(error)
-        raise InputError(f"{path} is neither YAML nor JSON{place}: {reason}") from error
+        return parse(read_text(path))
+    except UnreadableError as error:
+        raise InputError(f"{path} {error}") from error
 
 
 def to_file(problem: solver.Problem) -> str:

@@ -46,11 +46,12 @@ def cycles(
     spans: Sequence[PlannedSpan],
     alternatives: Sequence[Alternative],
     colours: Mapping[str, str],
+    title: str,
 ) -> list[UIElement]:
     """One lane a group; where there are alternatives, a list to choose from above."""
     view = _view(spans, colours, "")
     source = ColumnDataSource(view["data"])
-    plot = _plot(view, source)
+    plot = _plot(view, source, title)
     if not alternatives:
         return [plot]
     views = {AS_PLANNED: view}
@@ -114,9 +115,9 @@ def _view(
     }
 
 
-def _plot(view: Mapping[str, object], source: ColumnDataSource) -> figure:
+def _plot(view: Mapping[str, object], source: ColumnDataSource, title: str) -> figure:
     plot = figure(
-        title="One cycle of each group",
+        title=title,
         height=view["height"],
         y_range=view["groups"],
         x_axis_label="seconds",

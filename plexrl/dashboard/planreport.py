@@ -70,6 +70,8 @@ class PlanReport:
     """Slowdown limit and saving."""
     alternatives: tuple[Alternative, ...] = field(default=())
     """What the plan would be if something were otherwise."""
+    spans_title: str = "One cycle of each group"
+    """What the spans are."""
 
 
 def write_plan_report(report: PlanReport) -> str:
@@ -77,7 +79,7 @@ def write_plan_report(report: PlanReport) -> str:
     others = (span.job for other in report.alternatives for span in other.spans)
     colours = job_colours(list(dict.fromkeys([*(row.job for row in report.jobs), *others])))
     parts: list[UIElement] = [Div(text=_heading(report), **_WIDE)]
-    parts += cycles(report.spans, report.alternatives, colours)
+    parts += cycles(report.spans, report.alternatives, colours, report.spans_title)
     parts.append(_slowdowns(report, colours))
     if report.progress:
         parts.append(_progress(report))

@@ -11,7 +11,7 @@ import pytest
 
 from solver import rightsizing
 from solver.arrangements import make_cell
-from solver.cellvalue import Effort, appraise, most_work, options
+from solver.cellvalue import Demand, Effort, appraise, most_work, options
 from solver.policies import planned_order, shortest_first
 from solver.queueing import Turn
 from solver.rightsizing import right_size
@@ -86,8 +86,8 @@ def test_no_simulated_cell_does_more_work_than_the_necessary_conditions_allow(ma
 def test_an_overloaded_cell_is_ruled_out_without_simulation():
     jobs = tuple(loop(f"j{i}", 60, 30, limit=1.5) for i in range(2))
     assert list(options(COLOCATED, jobs)) == []
-    assert most_work([(1.0, 1 / 1.5)] * 2, 1) is None
-    assert most_work([(1.0, 1 / 1.5)] * 2, 2) == 2.0
+    assert most_work([Demand(1.0, 1 / 1.5)] * 2, 1) is None
+    assert most_work([Demand(1.0, 1 / 1.5)] * 2, 2) == 2.0
 
 
 @pytest.mark.slow

@@ -55,8 +55,8 @@ def test_fewer_groups_than_cells_need_are_counted():
 @pytest.mark.parametrize(
     ("change", "words"),
     [
-        ({"train": ()}, "it may have 1 to 2 different ones"),
-        ({"train": ("t1", "t1")}, "it may have 1 to 2 different ones"),
+        ({"train": ()}, "it needs 1 to 2 different ones"),
+        ({"train": ("t1", "t1")}, "it needs 1 to 2 different ones"),
         ({"train": ("t9",)}, "'t9', which is no group for train"),
         ({"rollout": ("t1",)}, "'t1', which is no group for rollout"),
         ({"train": ("t1", "t2")}, "need 1200 bytes; it has 1000"),

@@ -97,14 +97,14 @@ def test_a_file_that_is_no_mapping(tmp_path, text):
 
 
 def test_broken_yaml_is_placed(tmp_path):
-    with pytest.raises(JobFileError, match="not YAML at line 3, column 1"):
+    with pytest.raises(JobFileError, match="neither YAML nor JSON at line 3, column 1"):
         read_job_file(written(tmp_path, "a: 1\nb: [1\n: 2"))
 
 
 def test_bytes_that_are_no_text(tmp_path):
     path = tmp_path / "job.yaml"
     path.write_bytes(b"\xff\xfe\x00name")
-    with pytest.raises(JobFileError, match=r"job\.yaml is not YAML"):
+    with pytest.raises(JobFileError, match=r"job\.yaml is not UTF-8 text"):
         read_job_file(path)
 
 

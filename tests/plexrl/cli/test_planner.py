@@ -120,6 +120,31 @@ def test_what_if_there_was_one_more_job_or_one_group_fewer(example):
     assert len(json.loads(done.stdout)["what_if"]) == 4
 
 
+def test_other_questions_are_answered_with_the_passes_that_were_asked_for(tmp_path):
+    """A short job passes twice while a long one passes once: without that each needs a group."""
+    ops = "[{name: train, duration_s: %d, wait_s: %d}]"
+    text = "format: 1\ngroups: [{name: node, count: 3, memory_gb: 9}]\njobs:\n"
+    for name, length in (("short", 10), ("long", 20)):
+        text += f"  - {{name: {name}, slowdown_limit: 1.1, ops: {ops % (length // 5, length)}}}\n"
+    (path := tmp_path / "two.yaml").write_text(text, encoding="utf-8")
+    options = ["--objective", "groups", "--budget", 0, "--what-if", "--frontier", "--json"]
+    data = json.loads(run("plan", path, "--passes", 4, *options).stdout)
+    assert data["value"] == 1
+    assert [point["value"] for point in data["frontier"]][-1] == 1
+    more = next(entry for entry in data["what_if"] if entry["name"] == "one more job like short")
+    passes = [len(timeline["timings"]) for timeline in more["plan"]["timelines"]]
+    assert max(passes) > 2
+    once = json.loads(run("plan", path, *options).stdout)
+    assert once["value"] == 2
+
+
+def test_names_that_look_like_markup_are_shown_as_they_are(example):
+    example.write_text(EXAMPLE.replace("name: math", "name: '[/bold]'"), encoding="utf-8")
+    done = run("plan", example, "--budget", 0)
+    assert done.exit_code == 0
+    assert "[/bold]" in done.stdout
+
+
 def test_one_job_on_one_group_is_no_plural(tmp_path):
     (path := tmp_path / "one.yaml").write_text(
         EXAMPLE.replace("count: 2", "count: 1").split("  - name: agent")[0], encoding="utf-8"

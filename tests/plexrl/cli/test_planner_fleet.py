@@ -68,12 +68,23 @@ def test_one_pool_for_all_ops_is_colocated(tmp_path):
     assert fleet.market.dedicated_price == 4224
 
 
+def test_ops_may_hold_several_groups_at_once(tmp_path):
+    jobs = deepcopy(DATA["jobs"])
+    jobs[0]["ops"][1]["groups"] = 3
+    fleet = read_problem_or_fleet(write(tmp_path, jobs=jobs))
+    assert [(job.rollout_width, job.train_width) for job in fleet.jobs[:2]] == [(1, 3), (1, 1)]
+    assert fleet.market.own_price(fleet.jobs[0]) == 1480 + 3 * 4224
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("more", [{}, {"private_pool": "h20"}])
 def test_a_plan_shares_groups_and_passes_the_check_that_a_changed_one_fails(tmp_path, more):
-    file, plan = write(tmp_path, **more), tmp_path / "plan.json"
-    done = run("plan", file, "--budget", 60, "--output", plan)
+    file, plan, page = write(tmp_path, **more), tmp_path / "plan.json", tmp_path / "plan.html"
+    done = run("plan", file, "--budget", 60, "--output", plan, "--report", page)
     assert done.exit_code == 0, done.output
+    text = page.read_text(encoding="utf-8")
+    assert "Plan for 6 jobs on several pools" in text
+    assert all(f'"{group}-0"' in text for group in ("roll", "train"))
     assert "100.0% kept" in done.stdout
     data = json.loads(plan.read_text(encoding="utf-8"))
     assert data["saving"] > 0.1
@@ -101,6 +112,13 @@ def test_too_few_groups_are_counted(tmp_path):
         (lambda d: d["jobs"][1]["ops"].reverse(), "jobs[1].ops[1].pool is 'h20'"),
         (lambda d: d["jobs"][2].update(apart_from=["j0"]), "jobs[2].apart_from does not go"),
         (lambda d: d["jobs"][2].update(memory_gb=1200), "job j2 needs 1.2 TB on one group"),
+        (lambda d: d["jobs"][2]["ops"][1].update(groups=7), "job j2 holds 7 groups of pool h800"),
+        (
+            lambda d: d["jobs"][2]["ops"].insert(
+                1, {"name": "logprob", "pool": "h800", "duration_s": 5, "groups": 2}
+            ),
+            "jobs[2].ops[2].groups is 1, that of ops[1] is 2",
+        ),
         (lambda d: d.update(private_pool="h800"), "private_pool is 'h800'"),
         (lambda d: d.update(staleness=-1), "staleness is -1"),
         (

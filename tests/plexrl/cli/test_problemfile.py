@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from dataclasses import replace
 
 import pytest
@@ -96,6 +97,12 @@ def test_a_problem_written_as_a_file_is_read_back_equal(tmp_path):
         ("horizon_s", 0, "horizon_s is 0"),
         ("format", 2, "format is 2"),
         ("current", {"zoe": "node-0"}, "current names job 'zoe'"),
+        ("jobs__0__name", "two\nlines", "in 1 to 200 printable characters"),
+        ("jobs__0__name", "x" * 201, "in 1 to 200 printable characters"),
+        ("jobs__0__ops__0__name", "a\u202eb", "in 1 to 200 printable characters"),
+        ("jobs__0__ops__0__cv", 0.3, "jobs[0].ops[0].cv goes with ops that name pools"),
+        ("jobs__1__copy_s", 3, "jobs[1].copy_s goes with ops that name pools"),
+        ("groups", [{"name": f"g{i}", "count": 60_000, "memory_gb": 1} for i in "ab"], "120000"),
     ],
 )
 def test_what_is_wrong_is_named_with_its_place(tmp_path, place, value, words):
@@ -119,11 +126,35 @@ BOMB = "a: &a [1, 1]\n" + "".join(
 
 
 @pytest.mark.parametrize(
-    "text", ["", "- 1\n", "a: [1", "{", "\t: x", BOMB, "jobs: &j [*j]\ncurrent: {}\n"]
+    "text",
+    [
+        "",
+        "- 1\n",
+        "a: [1",
+        "{",
+        "\t: x",
+        BOMB,
+        "jobs: &j [*j]\ncurrent: {}\n",
+        "&a {format: 1, groups: *a, jobs: *a}",
+        "[" * 50_000,
+    ],
 )
 def test_a_file_that_is_no_problem_says_so(tmp_path, text):
     with pytest.raises(InputError):
         read_problem(write(tmp_path, text))
+
+
+@pytest.mark.parametrize("text", ["a: 1\na: 2\n", '{"a": 1, "a": 2}', "{a: 1, a: 2}"])
+def test_a_key_that_stands_there_twice_is_named(tmp_path, text):
+    with pytest.raises(InputError, match="'a' stands there twice"):
+        read_problem(write(tmp_path, text))
+
+
+def test_what_may_never_end_is_not_read(tmp_path):
+    os.mkfifo(tmp_path / "pipe")
+    for path in (tmp_path / "pipe", "/dev/zero"):
+        with pytest.raises(InputError, match="no regular file"):
+            read_problem(path)
 
 
 def test_a_file_that_is_not_there_says_so(tmp_path):

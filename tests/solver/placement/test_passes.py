@@ -137,3 +137,16 @@ def test_more_passes_never_need_more_groups(seed):
 def test_passes_that_make_no_sense_are_refused(passes, objective, said):
     with pytest.raises(SolverError, match=said):
         solver.plan(PAIR, objective=objective, most_passes=passes)
+
+
+def test_without_the_solver_a_group_is_emptied_where_passes_allow_it():
+    problem = replace(PAIR, groups=(PAIR.groups[0], replace(PAIR.groups[0], id="h")))
+    once = solver.plan(problem, objective=Objective.GROUPS, budget_s=0.0)
+    often = solver.plan(problem, objective=Objective.GROUPS, budget_s=0.0, most_passes=5)
+    assert (once.value, often.value) == (2, 1)
+    assert often.plan.has_repeats
+    apart = (replace(LONG, forbids=("short",)), SHORT)
+    kept = solver.plan(
+        replace(problem, jobs=apart), objective=Objective.GROUPS, budget_s=0.0, most_passes=5
+    )
+    assert kept.value == 2
