@@ -258,10 +258,11 @@ def _seats(
             open_places = [p for p in range(count) if index not in here[p] and fits(index, p)]
             if open_places and sum(index in place for place in here) == num_seats:
                 seat(index, open_places)
-    return tuple(
-        tuple(f"{role}-{place}" for place in range(count) if index in here[place])
-        for index in range(len(jobs))
-    )
+    return tuple(_places(role, here, index) for index in range(len(jobs)))
+
+
+def _places(role: Role, here: Sequence[Sequence[int]], index: int) -> Seats:
+    return tuple(f"{role}-{place}" for place, jobs in enumerate(here) if index in jobs)
 
 
 @lru_cache(maxsize=_CACHED_JOBS)

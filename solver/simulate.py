@@ -529,7 +529,7 @@ def _summary(cluster: _Cluster, jobs: Sequence[SimJob], num_groups: int) -> Simu
     ends = {job.name: tuple(cluster.loops[job.name].ends) for job in jobs}
     for name, found in ends.items():
         if not found:
-            raise ProblemError(f"job {name!r} ended no iteration within the time; simulate longer")
+            raise ProblemError(f"job {name!r} ended no iteration within the time")
     done = {
         job.name: replace(job, iterations=len(ends[job.name]), tape=job.tape[: len(ends[job.name])])
         for job in jobs

@@ -110,20 +110,21 @@ def simulate(
     heavy_tail: Annotated[
         bool, typer.Option("--heavy-tail", help="Pareto instead of lognormal lengths.")
     ] = False,
+    objective: Goal = solver.Objective.ROUND,
+    passes: Passes = 1,
     budget: Budget = 5.0,
+    seed: Seed = 0,
     is_json: Json = False,
 ) -> None:
     """Run a plan under noise, through the arbiter that runs the cluster."""
     console = Console(stderr=True)
     with guarded(console, is_json=is_json):
         problem = read_problem(file)
-        chosen = None if plan_file is None else _checked(problem, plan_file)
-        if chosen is None:
-            result = solve(problem, None, Wish(budget_s=budget), console)
-            if result.plan is None:
-                show(result.to_json(), plan_tables(problem, result), is_json=is_json)
-                raise typer.Exit(FAILED)
-            chosen = result.plan
+        wish = Wish(objective, passes, budget, seed)
+        if plan_file is not None:
+            chosen = _checked(problem, plan_file)
+        else:
+            chosen = _planned(problem, wish, console, is_json=is_json)
         noise = Noise(duration_cv, wait_cv, is_heavy=heavy_tail)
         rows = rehearse(
             problem, chosen, noise, cycles=cycles, seeds=range(1, seeds + 1), progress=console.print
@@ -217,6 +218,17 @@ def _verified(file: Path, plan_file: Path) -> solver.Verification:
     if isinstance(problem, Fleet):
         return verify_seats(problem.market, problem.jobs, read_seats(plan_file), problem.names)
     return solver.verify(problem, read_plan(plan_file))
+
+
+def _planned(
+    problem: solver.Problem, wish: Wish, console: Console, *, is_json: bool
+) -> solver.Plan:
+    """A plan made now; without one the command ends here, and says why."""
+    result = solve(problem, None, wish, console)
+    if result.plan is None:
+        show(result.to_json(), plan_tables(problem, result), is_json=is_json)
+        raise typer.Exit(FAILED)
+    return result.plan
 
 
 def _checked(problem: solver.Problem, path: Path) -> solver.Plan:

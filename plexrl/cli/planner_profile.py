@@ -40,7 +40,8 @@ def problem_of_log(path: Path, *, slowdown_limit: float, memory_gb: float) -> so
     Raises
     ------
     InputError
-        It cannot be read, lacks a column, or holds no whole iteration of a job.
+        It cannot be read, lacks a column, holds a lease that ends before it starts, or no whole
+        iteration of a job.
     """
     return _fitted(str(path), read_log(path), slowdown_limit, memory_gb)
 
@@ -93,6 +94,12 @@ def _fitted(
     source: str, records: Iterable[LeaseRecord], slowdown_limit: float, memory_gb: float
 ) -> solver.Problem:
     records = tuple(records)
+    for record in records:
+        if record.ended_s <= record.started_s:
+            raise InputError(
+                f"{source} has a lease of {record.op!r} of job {record.job!r} that ends at "
+                f"{record.ended_s:g} s, no later than it starts; try: plexrl verify LOG"
+            )
     groups = {record.group for record in records}
     jobs = []
     for name, profile in _profiles(records).items():
@@ -150,6 +157,11 @@ def _rows(path: Path) -> list[dict[str, Any]]:
 
 def _record(path: Path, row: Mapping[str, Any]) -> LeaseRecord:
     try:
+        for name in ("job", "op", "group"):
+            if row[name] is None or not str(row[name]).strip():
+                raise ValueError(f"it has no {name}")
+        if row["iteration"] != int(row["iteration"]) or row["iteration"] < 0:
+            raise ValueError("its iteration is no whole number from 0")
         return LeaseRecord(
             id=str(row.get("id") or f"{row['job']}:{row['iteration']}:{row['op']}"),
             job=str(row["job"]),

@@ -8,6 +8,7 @@ from dataclasses import asdict, dataclass
 from statistics import fmean
 
 import solver
+from plexrl.errors import InputError
 from plexrl.planning.proposals import dispatch_plan
 from solver.dispatch.events import TICKS_PER_S, DispatchPlan
 from solver.dispatch.rules import FirstReady, LargestLagFirst, PlanOrderWithBackfill, StrictOrder
@@ -79,7 +80,13 @@ def rehearse(
     seeds: Iterable[int],
     progress: Callable[[str], object] = lambda _text: None,
 ) -> tuple[Rehearsal, ...]:
-    """Run the placement of a plan under each rule, all with the same draws."""
+    """Run the placement of a plan under each rule, all with the same draws.
+
+    Raises
+    ------
+    InputError
+        A job ends no iteration in so few cycles.
+    """
     seeds = tuple(seeds)
     found = []
     for name, is_planned, rule in RULES:
@@ -108,7 +115,10 @@ def _slowdowns(
         until = min(until, cycles * 4 * sum(job.alone_ticks for job in jobs))
         known = {name: order for name, order in orders.orders.items() if name == group}
         simulated = [_sim_job(job, group, noise, seed, until) for job in jobs]
-        done = run(simulated, DispatchPlan(known), rule, seed=seed, until_s=until / TICKS_PER_S)
+        try:
+            done = run(simulated, DispatchPlan(known), rule, seed=seed, until_s=until / TICKS_PER_S)
+        except solver.ProblemError as error:
+            raise InputError(f"{cycles} cycles are too few: {error}; raise --cycles") from error
         slowdowns |= done.slowdowns
     return slowdowns
 

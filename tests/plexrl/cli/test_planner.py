@@ -186,6 +186,13 @@ def test_simulate_compares_rules_on_the_same_draws(example):
     assert all(row["slowdown_worst"] >= 0.99 for row in rows.values())
 
 
+def test_too_few_cycles_for_the_noise_are_told(example):
+    done = run("simulate", example, "--cycles", 1, "--seeds", 1, "--budget", 0, "--wait-cv", 5)
+    assert done.exit_code == 2
+    assert "1 cycles are too few" in done.output
+    assert "raise --cycles" in done.output
+
+
 def test_without_noise_strict_order_takes_what_the_plan_promises(example):
     problem = read_problem(example)
     plan = solver.greedy(problem)
@@ -225,6 +232,12 @@ def leases(count=4, swap_s=0.1):
     return pa.Table.from_pylist(rows)
 
 
+def changed(column, value):
+    table = leases()
+    at = table.column_names.index(column)
+    return table.set_column(at, column, pa.array([value] * table.num_rows))
+
+
 def test_a_log_becomes_a_problem(tmp_path):
     pq.write_table(leases(), tmp_path / "leases.parquet")
     output = tmp_path / "problem.yaml"
@@ -251,6 +264,10 @@ def test_a_csv_log_is_read_too(tmp_path):
         (leases().drop_columns(["ready_s"]), "lacks the column 'ready_s'"),
         (leases().slice(0, 0), "has no rows"),
         (leases(count=1), "no whole iteration of job 'a'"),
+        (changed("ended_s", -1.0), "ends at -1 s, no later than it starts"),
+        (changed("group", None), "it has no group"),
+        (changed("iteration", 0.5), "no whole number from 0"),
+        (changed("iteration", -1), "no whole number from 0"),
     ],
 )
 def test_a_log_that_does_not_serve_says_why(tmp_path, table, words):
