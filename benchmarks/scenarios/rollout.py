@@ -12,9 +12,10 @@ import statistics
 import subprocess
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack, nullcontext
 from pathlib import Path
+from typing import Never
 
 import torch
 from transformers import Qwen3Config, Qwen3ForCausalLM
@@ -124,6 +125,16 @@ class Peer:
         self._process.wait()
 
 
+def _nobody(*_: object) -> Never:
+    raise RuntimeError("the only group of this benchmark has nobody to call")
+
+
+class NoPeers:
+    """The other groups of a cluster that has one."""
+
+    lend = read = give_back = hold = let_go = _nobody
+
+
 class Service:
     """A group's service in this process, with one frozen model open on it."""
 
@@ -135,6 +146,7 @@ class Service:
             "group-0",
             states=states,
             start_engine=EngineProcess,
+            peers=NoPeers(),
             current_id=lambda: "benchmark",
             report=lambda _report: None,
             open_store=lambda _name: nullcontext(zarr_store),
@@ -149,13 +161,13 @@ class Service:
 
     def generate(
         self, prompts: tuple[Prompt, ...], options: GenerateOptions, iteration: int
-    ) -> tuple[Sample, ...]:
+    ) -> Sequence[Sample]:
         """One rollout under a lease."""
         samples = self._call(Phase.ROLLOUT, iteration, options, (self._token, prompts))
-        assert isinstance(samples, tuple)
+        assert isinstance(samples, Sequence)
         return samples
 
-    def logprobs(self, samples: tuple[Sample, ...]) -> tuple[tuple[float, ...], ...]:
+    def logprobs(self, samples: Sequence[Sample]) -> tuple[tuple[float, ...], ...]:
         """The same samples by the training forward."""
         values = self._call(Phase.LOGPROB, 0, LogprobOptions(), (self._token, samples))
         assert isinstance(values, tuple)
@@ -169,7 +181,7 @@ class Service:
 
 
 def _take_turns(
-    peer: Peer, ours: Callable[[int], tuple[Sample, ...]], rounds: int, say: Callable[[int], None]
+    peer: Peer, ours: Callable[[int], Sequence[Sample]], rounds: int, say: Callable[[int], None]
 ) -> tuple[float, float]:
     """Median tokens per second of peer and ours; the first round warms up and does not count."""
     peer_rates: list[float] = []
