@@ -40,8 +40,9 @@ class Prompt:
     """What the policy is asked to continue."""
     answer: str = ""
     """Gold answer, for verifiers that need one."""
-    meta: Mapping[str, str] = field(default_factory=dict)
-    """Free facts about the item, for rewards and tables."""
+    meta: Mapping[str, object] = field(default_factory=dict)
+    """Free facts about the item, for rewards: of a record all its fields, as they are, but a prompt
+    that is text."""
 
 
 @dataclass(frozen=True, slots=True)

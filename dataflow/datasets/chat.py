@@ -6,14 +6,19 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
-from jinja2 import TemplateError
+from jinja2 import TemplateError, nodes
+from jinja2.ext import Extension, loopcontrols
+from jinja2.parser import Parser
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 
 from dataflow.errors import DataError
 
 _JINJA_FILE = "chat_template.jinja"
 _CONFIG_FILE = "tokenizer_config.json"
+_SHOWN = 400
+"""Characters of messages that an error repeats."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +49,9 @@ class ChatTemplate:
             ) from error
         file = root / _JINJA_FILE
         text = file.read_text(encoding="utf-8") if file.exists() else config.get("chat_template")
+        if isinstance(text, list):
+            # Several by name: the one for plain talk is called "default".
+            text = {found["name"]: found["template"] for found in text}.get("default")
         if not isinstance(text, str) or not text:
             raise DataError(
                 f"model folder {str(folder)!r} has no chat template (neither {_JINJA_FILE} nor "
@@ -73,18 +81,38 @@ class ChatTemplate:
         """
         # The sandbox and its settings are those transformers renders with: a template comes
         # with a model, from anywhere.
-        environment = ImmutableSandboxedEnvironment(trim_blocks=True, lstrip_blocks=True)
+        environment = ImmutableSandboxedEnvironment(
+            trim_blocks=True, lstrip_blocks=True, extensions=[_Generation, loopcontrols]
+        )
+        environment.filters["tojson"] = _to_json
         environment.globals["raise_exception"] = _refuse
         try:
             rendered: str = environment.from_string(self.text).render(
                 messages=messages, add_generation_prompt=not is_answered, **self.special_tokens
             )
-        except TemplateError as error:
+        except Exception as error:
+            # A template is a program: it may fail like one.
             raise DataError(
-                f"the chat template refuses {messages!r}: {error}; give messages with the roles "
-                "it knows"
+                f"the chat template refuses {str(messages)[:_SHOWN]}: {type(error).__name__}: "
+                f"{error}; give messages with the roles it knows, or another template"
             ) from error
         return rendered
+
+
+class _Generation(Extension):
+    """``{% generation %}`` marks what an assistant wrote, and says nothing else."""
+
+    tags = {"generation"}  # noqa: RUF012 (Jinja reads it of the class)
+
+    def parse(self, parser: Parser) -> list[nodes.Node]:
+        """What stands between the marks."""
+        next(parser.stream)
+        return parser.parse_statements(("name:endgeneration",), drop_needle=True)
+
+
+def _to_json(value: object, **options: Any) -> str:  # noqa: ANN401 (as templates give them)
+    """Jinja's own filter would write ``&lt;`` for ``<``."""
+    return json.dumps(value, **{"ensure_ascii": False, **options})
 
 
 def _refuse(message: str) -> None:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from dataflow.datasets.chat import ChatTemplate
-from dataflow.datasets.records import shuffled_batch
+from dataflow.datasets.records import Fields, prompt_of, shuffled_batch
 from dataflow.errors import DataError
 from dataflow.samples import Prompt
 
@@ -47,7 +47,8 @@ class JsonlPrompts:
     def _read(self) -> tuple[Prompt, ...]:
         """All items of the file."""
         try:
-            lines = Path(self.path).read_text(encoding="utf-8").splitlines()
+            # Not splitlines: texts may hold other line separators, which JSON leaves alone.
+            lines = Path(self.path).read_text(encoding="utf-8-sig").split("\n")
         except (OSError, UnicodeDecodeError) as error:
             raise DataError(
                 f"data set {self.path}: cannot be read ({error}); give a JSON Lines file in UTF-8"
@@ -61,23 +62,10 @@ class JsonlPrompts:
 
     def _item(self, number: int, line: str) -> Prompt:
         """Item of one line."""
+        place = f"data set {self.path}, line {number}"
         try:
-            fields = json.loads(line)
-        except json.JSONDecodeError as error:
-            raise DataError(
-                f"data set {self.path}, line {number}: no JSON ({error}); give one object per line"
-            ) from error
-        text = fields.get(self.prompt_field) if isinstance(fields, dict) else None
-        if self.chat is not None and isinstance(text, list):
-            text = self.chat.render(text)
-        if not isinstance(text, str) or not text:
-            raise DataError(
-                f"data set {self.path}, line {number}: field {self.prompt_field!r} is {text!r}; "
-                "every item needs a non-empty prompt (or name another field with prompt_field)"
-            )
-        meta = {
-            str(name): str(value)
-            for name, value in fields.items()
-            if name not in {self.prompt_field, self.answer_field}
-        }
-        return Prompt(number - 1, text, str(fields.get(self.answer_field, "")), meta)
+            record = json.loads(line)
+        except (ValueError, RecursionError) as error:
+            raise DataError(f"{place}: no JSON ({error}); give one object per line") from error
+        fields = Fields(self.prompt_field, self.answer_field)
+        return prompt_of(record, number - 1, place, fields, self.chat)

@@ -75,7 +75,7 @@ def entry_of(prompt: Prompt) -> dict[str, Any]:
             f"prompt {prompt.index} ({prompt.text!r}) is no puzzle of reasoning-gym; take prompts "
             "from dataflow.datasets.ReasoningGymPrompts"
         )
-    entry: dict[str, Any] = json.loads(prompt.meta[_ENTRY])
+    entry: dict[str, Any] = json.loads(str(prompt.meta[_ENTRY]))
     return entry
 
 

@@ -75,7 +75,7 @@ def prompts_of(
     Parameters
     ----------
     records
-        Each with a prompt; all other fields become the prompt's ``meta`` as text.
+        Each with a prompt; all other fields become the prompt's ``meta``.
     source
         Name of the data set, for messages.
     fields
@@ -92,32 +92,49 @@ def prompts_of(
     """
     names = fields or Fields()
     items = tuple(
-        _item(record, number, source, names, chat) for number, record in enumerate(records)
+        prompt_of(record, number, f"data set {source}, record {number}", names, chat)
+        for number, record in enumerate(records)
     )
     return RecordPrompts(items, seed, source)
 
 
-def _item(
-    record: Mapping[str, object],
-    number: int,
-    source: str,
-    fields: Fields,
-    chat: ChatTemplate | None,
+def prompt_of(
+    record: object, number: int, place: str, fields: Fields, chat: ChatTemplate | None
 ) -> Prompt:
-    """Prompt of one record."""
+    """Prompt of one record.
+
+    Parameters
+    ----------
+    record
+        A mapping from field to value.
+    number
+        Its position in the data set.
+    place
+        Where it stands, for messages.
+    fields, chat
+        See `prompts_of`.
+
+    Raises
+    ------
+    DataError
+        It has no usable prompt.
+    """
+    if not isinstance(record, Mapping):
+        raise DataError(f"{place} is {record!r}; give a mapping from fields to values")
     given = record.get(fields.prompt)
-    text = chat.render(given) if chat is not None and isinstance(given, (list, tuple)) else given
+    talk = given if isinstance(given, (list, tuple)) else None
+    try:
+        text = given if chat is None or talk is None else chat.render(talk)
+    except DataError as error:
+        raise DataError(f"{place}: {error}") from error
     if not isinstance(text, str) or not text:
-        remedy = "give a chat template for prompts that are messages" if text else ""
+        remedy = "; give a chat template for prompts that are messages" if talk else ""
         raise DataError(
-            f"data set {source}, record {number}: field {fields.prompt!r} is {given!r}; every "
-            "record needs a non-empty prompt (or name another field"
-            f"{'; ' + remedy if remedy else ''})"
+            f"{place}: field {fields.prompt!r} is {given!r}; every record needs a non-empty prompt "
+            f"(or name another field: it has {', '.join(map(str, record)) or 'none'}){remedy}"
         )
     answer = record.get(fields.answer)
-    meta = {
-        str(name): str(value)
-        for name, value in record.items()
-        if name not in {fields.prompt, fields.answer} and value is not None
-    }
-    return Prompt(number, text, "" if answer is None else str(answer), meta)
+    facts = {str(name): value for name, value in record.items() if name != fields.prompt}
+    if talk is not None:
+        facts["prompt"] = talk
+    return Prompt(number, text, "" if answer is None else str(answer), facts)

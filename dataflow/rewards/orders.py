@@ -54,7 +54,8 @@ class OrderVerifier:
     def wanted(self, sample: Sample) -> str:
         """The right answer to the sample's prompt."""
         text = sample.prompt.text
-        symbols = sample.prompt.meta.get("symbols") or text.removeprefix("x").removesuffix("=")
+        given = sample.prompt.meta.get("symbols")
+        symbols = str(given) if given else text.removeprefix("x").removesuffix("=")
         if not symbols:
             raise DataError(
                 f"prompt {sample.prompt.index} ({text!r}) has no symbols to order; the verifier "

@@ -2,25 +2,41 @@
 
 from __future__ import annotations
 
+import asyncio
+import inspect
 import math
-from collections.abc import Callable, Sequence
+from collections import defaultdict
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from dataflow.errors import RewardError
 from dataflow.samples import Rewards, Sample
 
-TrlFunction = Callable[..., Sequence[float | None]]
-"""``function(prompts, completions, **columns) -> list of float or None``."""
+TrlFunction = Callable[..., Sequence[float | None] | Awaitable[Sequence[float | None]]]
+"""``function(prompts, completions, **columns) -> list of float or None``; may be a coroutine."""
+
+_OUR_NAMES = {"prompt", "prompts", "completion", "completions", "completion_ids"}
+"""Columns of a data set that are not handed on, as they are not by TRL."""
+
+
+@dataclass(frozen=True, slots=True)
+class TrainerState:
+    """What a function may ask of its ``trainer_state``."""
+
+    global_step: int
+    """Number of the iteration, from 0."""
 
 
 @dataclass(frozen=True, slots=True)
 class TrlReward:
     """Weighted sum of reward functions with TRL's signature.
 
-    Each is called once per iteration with ``prompts`` and ``completions`` (lists of texts),
-    ``completion_ids`` and one list for each other column of the data set: ``answer``, where there
-    are gold answers, and the fields of ``Prompt.meta``. A function may return None for samples
-    it does not judge; a sample that none judges is an error.
+    Each is called once per iteration with ``prompts`` and ``completions``, lists of texts, or of
+    messages where the prompts of the data set are; ``completion_ids``; one list for each other
+    column of the data set, its values as they are; ``trainer_state``; and ``log_metric`` and
+    ``log_extra``, whose numbers become metrics and whose columns stand with the reasons of the
+    samples. Coroutines run side by side. A function may return None for samples it does not
+    judge; a sample that none judges is an error.
     """
 
     functions: tuple[TrlFunction, ...]
@@ -29,15 +45,19 @@ class TrlReward:
 
     def judge(self, samples: Sequence[Sample], iteration: int) -> Rewards:
         """Rewards of the samples; the mean of each function is a metric."""
-        del iteration
         weights = self.weights or (1.0,) * len(self.functions)
         if not self.functions or len(weights) != len(self.functions):
             raise RewardError(
                 f"{len(self.functions)} reward functions came with {len(weights)} weights; give at "
                 "least one function, and one weight each"
             )
-        columns = _columns(samples)
-        given = [_called(function, columns, len(samples)) for function in self.functions]
+        logged = _Logged(len(samples))
+        arguments = _columns(samples) | {
+            "trainer_state": TrainerState(iteration),
+            "log_metric": logged.metric,
+            "log_extra": logged.extra,
+        }
+        given = _called(self.functions, arguments, len(samples))
         values = []
         for row, sample in enumerate(samples):
             judged = [(w, g[row]) for w, g in zip(weights, given, strict=True)]
@@ -53,36 +73,123 @@ class TrlReward:
             found = [value for value in numbers if value is not None]
             if found:
                 metrics.append((f"reward/{_name(function)}", math.fsum(found) / len(found)))
-        return Rewards(tuple(values), metrics=tuple(metrics))
+        return Rewards(tuple(values), logged.reasons(), metrics=(*metrics, *logged.means()))
 
 
-def _columns(samples: Sequence[Sample]) -> dict[str, list[object]]:
-    """Keyword arguments as TRL passes them."""
-    names = sorted({name for sample in samples for name in sample.prompt.meta})
-    columns: dict[str, list[object]] = {
-        name: [sample.prompt.meta.get(name) for sample in samples] for name in names
+class _Logged:
+    """What functions log of themselves."""
+
+    def __init__(self, num_samples: int) -> None:
+        self._num_samples = num_samples
+        self._numbers: defaultdict[str, list[float]] = defaultdict(list)
+        self._columns: dict[str, list[object]] = {}
+
+    def metric(self, name: str, value: float) -> None:
+        """Note a number of the batch."""
+        self._numbers[name].append(float(value))
+
+    def extra(self, column: str, values: Sequence[object]) -> None:
+        """Note a column, one value per sample."""
+        if len(values) != self._num_samples:
+            raise RewardError(
+                f"log_extra got {len(values)} values of {column!r} for {self._num_samples} "
+                "samples; give one per sample, in their order"
+            )
+        self._columns[column] = list(values)
+
+    def means(self) -> tuple[tuple[str, float], ...]:
+        """Metrics: the mean of what was noted under each name."""
+        return tuple((n, math.fsum(found) / len(found)) for n, found in self._numbers.items())
+
+    def reasons(self) -> tuple[str, ...]:
+        """Per sample its columns as text; none where nothing was noted."""
+        if not self._columns:
+            return ()
+        rows = zip(*self._columns.values(), strict=True)
+        return tuple(
+            ", ".join(f"{name}={value}" for name, value in zip(self._columns, row, strict=True))
+            for row in rows
+        )
+
+
+def _columns(samples: Sequence[Sample]) -> dict[str, object]:
+    """Keyword arguments as TRL makes them of a data set."""
+    names = {name for sample in samples for name in sample.prompt.meta} - _OUR_NAMES
+    columns: dict[str, object] = {
+        name: [sample.prompt.meta.get(name) for sample in samples] for name in sorted(names)
     }
     if any(sample.prompt.answer for sample in samples):
-        columns["answer"] = [sample.prompt.answer for sample in samples]
+        columns.setdefault("answer", [sample.prompt.answer for sample in samples])
     return {
         **columns,
-        "prompts": [sample.prompt.text for sample in samples],
-        "completions": [sample.text for sample in samples],
+        "prompts": [sample.prompt.meta.get("prompt", sample.prompt.text) for sample in samples],
+        "completions": [_completion(sample) for sample in samples],
         "completion_ids": [list(sample.token_ids) for sample in samples],
     }
 
 
+def _completion(sample: Sample) -> object:
+    """A text, or a message where the prompt is one of messages."""
+    if "prompt" not in sample.prompt.meta:
+        return sample.text
+    return [{"role": "assistant", "content": sample.text}]
+
+
 def _called(
-    function: TrlFunction, columns: dict[str, list[object]], count: int
-) -> list[float | None]:
-    """What a function returned, one entry per sample."""
-    found = list(function(**columns))
-    if len(found) != count:
+    functions: Sequence[TrlFunction], arguments: Mapping[str, object], count: int
+) -> list[list[float | None]]:
+    """What each function returned, one entry per sample."""
+    found = [_result(function, arguments) for function in functions]
+    if any(map(inspect.isawaitable, found)):
+        found = asyncio.run(_awaited(functions, found))
+    return [_numbers(*pair, count) for pair in zip(functions, found, strict=True)]
+
+
+def _result(function: TrlFunction, arguments: Mapping[str, object]) -> object:
+    """What a function returned; of a coroutine, what is to be awaited."""
+    try:
+        return function(**arguments)
+    except (Exception, SystemExit) as error:
+        raise _raised(function, error) from error
+
+
+async def _awaited(functions: Sequence[TrlFunction], found: Sequence[object]) -> list[object]:
+    """The same, with what is to be awaited done, side by side."""
+    return await asyncio.gather(*map(_await, functions, found))
+
+
+async def _await(function: TrlFunction, found: object) -> object:
+    if not inspect.isawaitable(found):
+        return found
+    try:
+        return await found
+    except (Exception, SystemExit) as error:
+        raise _raised(function, error) from error
+
+
+def _numbers(function: TrlFunction, found: object, count: int) -> list[float | None]:
+    """One number or None per sample."""
+    if not isinstance(found, Sequence) and not hasattr(found, "__iter__"):
         raise RewardError(
-            f"reward {_name(function)} gave {len(found)} values for {count} samples; it must give "
+            f"reward {_name(function)} returned {found!r}; it must return one number per sample"
+        )
+    values = list(found)
+    if len(values) != count:
+        raise RewardError(
+            f"reward {_name(function)} gave {len(values)} values for {count} samples; it must give "
             "one per sample, in their order"
         )
-    return [None if value is None else float(value) for value in found]
+    try:
+        return [None if value is None else float(value) for value in values]
+    except (TypeError, ValueError) as error:
+        raise RewardError(
+            f"reward {_name(function)} gave a value that is no number ({error}); it must give one "
+            "number per sample"
+        ) from error
+
+
+def _raised(function: TrlFunction, error: BaseException) -> RewardError:
+    return RewardError(f"reward {_name(function)} raised {type(error).__name__}: {error}")
 
 
 def _name(function: TrlFunction) -> str:

@@ -67,7 +67,9 @@ def test_a_file_gives_each_item_once_per_epoch_in_a_new_order(jsonl):
         ('{"prompt": "a"}\nnot json', "line 2: no JSON"),
         ('{"question": "a"}', "line 1: field 'prompt' is None"),
         ('{"prompt": ""}', "line 1: field 'prompt' is ''"),
-        ("[1]", "line 1: field 'prompt'"),
+        ("[1]", "line 1 is \\[1\\]; give a mapping"),
+        ("[" * 100_000, "line 1: no JSON"),
+        ('{"prompt": [{"role": "user"}]}', "give a chat template for prompts that are messages"),
     ],
 )
 def test_an_unusable_file_is_named_with_its_line(tmp_path, content, problem):
@@ -75,6 +77,14 @@ def test_an_unusable_file_is_named_with_its_line(tmp_path, content, problem):
     path.write_text(content)
     with pytest.raises(DataError, match=rf"bad\.jsonl.*{problem}"):
         JsonlPrompts(str(path))
+
+
+def test_lines_end_where_json_lines_end_them(tmp_path):
+    path = tmp_path / "separators.jsonl"
+    # Written by Windows, with a byte order mark and a text that holds line separators of Unicode.
+    path.write_bytes('\ufeff{"prompt": "a\u2028b\u0085", "n": 1}\r\n\r\n'.encode())
+    (item,) = JsonlPrompts(str(path)).items
+    assert (item.text, item.meta) == ("a\u2028b\u0085", {"n": 1})
 
 
 def test_a_missing_file_is_named(tmp_path):

@@ -36,7 +36,7 @@ def test_records_are_shuffled_anew_in_every_epoch_and_read_by_cursor():
     assert source.batch(3, 4) == (*source.batch(3, 2), *source.batch(5, 2))
     assert [p.index for p in second] == [5, 6, 7, 8, 9]
     assert first[0].answer == str(int(first[0].text[0]) + 1)
-    assert first[0].meta == {"level": "easy"}
+    assert first[0].meta == {"level": "easy", "a": int(first[0].answer)}
 
 
 def test_a_parquet_file_gives_the_prompts_of_its_rows(tmp_path):
@@ -103,3 +103,27 @@ def test_a_template_is_found_where_model_folders_keep_it(tmp_path):
 def test_a_template_cannot_reach_beyond_its_sandbox():
     with pytest.raises(DataError, match="unsafe"):
         ChatTemplate("{{ messages.__class__.__mro__ }}").render(CHAT)
+
+
+def test_templates_may_use_what_transformers_gives_them():
+    text = (
+        "{% for m in messages %}{% if loop.index > 1 %}{% break %}{% endif %}"
+        "{% generation %}{{ m | tojson }}{% endgeneration %}{% endfor %}"
+    )
+    assert ChatTemplate(text).render([{"a": "<é>"}, {"b": 1}]) == '{"a": "<é>"}'
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["{{ messages[0].content + 1 }}", "{% for i in range(10**9) %}x{% endfor %}", "{% oops %}"],
+)
+def test_a_template_that_fails_is_named_with_the_record(text):
+    with pytest.raises(DataError, match="data set records, record 0: the chat template refuses"):
+        prompts_of([{"prompt": CHAT}], chat=ChatTemplate(text))
+
+
+def test_of_templates_by_name_the_default_one_is_taken(tmp_path):
+    named = [{"name": "tool", "template": "t"}, {"name": "default", "template": "d"}]
+    config = tmp_path / "tokenizer_config.json"
+    config.write_text(json.dumps({"chat_template": named}))
+    assert ChatTemplate.of_folder(tmp_path).text == "d"

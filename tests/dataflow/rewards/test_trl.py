@@ -1,0 +1,127 @@
+"""Reward functions written for TRL are called as TRL calls them."""
+
+import asyncio
+import importlib.util
+from types import SimpleNamespace
+
+import pytest
+
+from dataflow.datasets import ChatTemplate, prompts_of
+from dataflow.errors import RewardError
+from dataflow.rewards import TrlReward, score
+from dataflow.samples import Sample
+
+TALK = [{"role": "user", "content": "1+1="}]
+CHAT = ChatTemplate("{% for m in messages %}{{ m.content }}{% endfor %}")
+RECORDS = {
+    "texts": {"prompt": "1+1=", "answer": 2, "tags": ["easy", "sum"], "level": None},
+    "messages": {"prompt": TALK, "answer": 2, "tags": ["easy", "sum"], "level": None},
+}
+
+
+def samples_of(record, texts=("2", "3")):
+    (prompt,) = prompts_of([record], chat=CHAT).batch(0, 1)
+    return [Sample(prompt, i, (1,), (5,) * (i + 1), text=t) for i, t in enumerate(texts)]
+
+
+class Recorder:
+    __name__ = "recorder"
+
+    def __init__(self):
+        self.given = {}
+
+    def __call__(self, **given):
+        self.given = given
+        return [1.0] * len(given["prompts"])
+
+
+@pytest.mark.parametrize("kind", RECORDS)
+def test_a_function_gets_columns_as_they_are(kind):
+    record, recorder = RECORDS[kind], Recorder()
+    score(TrlReward((recorder,)), samples_of(record), 7)
+    given = recorder.given
+    assert given["answer"] == [2, 2]
+    assert given["tags"] == [["easy", "sum"]] * 2
+    assert given["level"] == [None, None]
+    assert given["prompts"] == [record["prompt"]] * 2
+    reply = [{"role": "assistant", "content": "2"}]
+    assert given["completions"][0] == ("2" if kind == "texts" else reply)
+    assert given["trainer_state"].global_step == 7
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(
+    importlib.util.find_spec("trl") is None, reason="TRL is not installed (plexrl[peers])"
+)
+@pytest.mark.parametrize("kind", RECORDS)
+def test_names_and_values_are_those_of_trl(kind):
+    from trl import GRPOTrainer
+
+    record, ours, theirs = RECORDS[kind], Recorder(), Recorder()
+    score(TrlReward((ours,)), samples_of(record))
+    trainer = SimpleNamespace(
+        accelerator=SimpleNamespace(device="cpu", gather=lambda x: x, is_main_process=False),
+        reward_funcs=[theirs],
+        reward_func_names=["theirs"],
+        reward_processing_classes=[None],
+        state=SimpleNamespace(global_step=0),
+        environments=None,
+        args=SimpleNamespace(report_to=[]),
+        _log_completion_extra=None,
+        _log_metric=None,
+    )
+    completions = ["2", "3"]
+    if kind == "messages":
+        completions = [[{"role": "assistant", "content": text}] for text in completions]
+    prompts = [record["prompt"]] * 2
+    GRPOTrainer._calculate_rewards(trainer, [record] * 2, prompts, completions, [[5], [5, 5]])
+    told = {"trainer_state", "log_metric", "log_extra"}
+    assert ours.given.keys() == theirs.given.keys()
+    assert all(ours.given[name] == theirs.given[name] for name in ours.given.keys() - told)
+
+
+def test_coroutines_run_side_by_side():
+    barrier = asyncio.Barrier(2)
+
+    async def meet(completions, **_):
+        await barrier.wait()
+        return [0.5] * len(completions)
+
+    def plain(completions, **_):
+        return [1.0] * len(completions)
+
+    samples = samples_of(RECORDS["texts"])
+    assert score(TrlReward((meet, plain, meet)), samples).values == (2.0, 2.0)
+
+
+def test_what_a_function_logs_is_kept():
+    def judge(completions, log_metric, log_extra, **_):
+        log_metric("length", 1.0)
+        log_metric("length", 2.0)
+        log_extra("read", [int(text) for text in completions])
+        return [0.0] * len(completions)
+
+    rewards = score(TrlReward((judge,)), samples_of(RECORDS["texts"]))
+    assert dict(rewards.metrics)["length"] == 1.5
+    assert rewards.reasons == ("read=2", "read=3")
+
+
+async def late_failure(**_):
+    raise KeyError("gold")
+
+
+@pytest.mark.parametrize(
+    ("function", "problem"),
+    [
+        (lambda **_: 1 / 0, "lambda.* raised ZeroDivisionError"),
+        (late_failure, "late_failure raised KeyError: 'gold'"),
+        (lambda **_: 3, "returned 3; it must return one number per sample"),
+        (lambda **_: [1.0], "gave 1 values for 2 samples"),
+        (lambda **_: ["a", "b"], "gave a value that is no number"),
+        (lambda log_extra, **_: log_extra("x", [1]), "log_extra got 1 values of 'x' for 2 samples"),
+        (lambda **_: [float("nan")] * 2, "gave nan for row 0"),
+    ],
+)
+def test_a_function_that_fails_is_named(function, problem):
+    with pytest.raises(RewardError, match=problem):
+        score(TrlReward((function,)), samples_of(RECORDS["texts"]))
