@@ -15,6 +15,7 @@ import cloudpickle
 from dataflow.errors import NotReadyError, RewardError
 from dataflow.processes import AnsweringProcess, ProcessLimits, Silence, ask_all
 from dataflow.rewards.protocol import Verifier
+from dataflow.rewards.scoring import shown
 from dataflow.samples import Rewards, Sample
 
 _SERVER = r"""
@@ -33,14 +34,19 @@ threading.Thread(target=leave_with_parent, daemon=True).start()
 def read():
     head = source.read(8)
     return pickle.loads(source.read(struct.unpack("<Q", head)[0])) if len(head) == 8 else None
-verifier = read()
+verifier, me = read(), os.getpid()
 resource.setrlimit(resource.RLIMIT_AS, (memory, memory))
 out.write(b'{"ready": true}\n')
 while (sample := read()) is not None:
     try:
         answer = {"value": float(verifier(sample))}
+    except MemoryError:
+        answer = {"at_limit": "MemoryError: it took more than %d bytes" % memory}
     except BaseException as error:
-        answer = {"error": type(error).__name__ + ": " + str(error)}
+        answer = {"error": (type(error).__name__ + ": " + str(error))[:1000]}
+    if os.getpid() != me:
+        # A fork of the verifier that came back answers nobody.
+        os._exit(0)
     out.write(json.dumps(answer).encode() + b"\n")
 """
 
@@ -90,11 +96,13 @@ class IsolatedReward:
         answer = json.loads(line)
         if "value" in answer:
             return float(answer["value"]), ""
+        if "at_limit" in answer:
+            return self.failed_reward, answer["at_limit"]
         if not self.is_forgiving:
             raise RewardError(
                 f"the verifier raised {answer['error']} on prompt {sample.prompt.index} "
-                f"{sample.prompt.text!r}, completion {sample.text!r}; repair it, or let such "
-                "samples fail with IsolatedReward(…, is_forgiving=True)"
+                f"{shown(sample.prompt.text)}, completion {shown(sample.text)}; repair it, or let "
+                "such samples fail with IsolatedReward(…, is_forgiving=True)"
             )
         return self.failed_reward, f"the verifier raised {answer['error']}"
 

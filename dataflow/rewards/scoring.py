@@ -5,12 +5,18 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import replace
+from reprlib import Repr
 
 from dataflow.errors import DataflowError, RewardError
 from dataflow.rewards.protocol import Judge, Verifier
 from dataflow.rewards.registry import resolve
 from dataflow.rewards.statistics import batch_metrics
 from dataflow.samples import Rewards, Sample
+
+_SHORT = Repr()
+_SHORT.maxstring = 400
+MAX_ERROR = 1000
+"""Characters of what a plugged-in function raised that its error repeats."""
 
 
 def score(reward: str | Verifier | Judge, samples: Sequence[Sample], iteration: int = 0) -> Rewards:
@@ -33,7 +39,7 @@ def score(reward: str | Verifier | Judge, samples: Sequence[Sample], iteration: 
         Nobody registered the name.
     """
     name = name_of(reward)
-    judge = resolve(reward) if isinstance(reward, str) else reward
+    judge = resolve(reward)
     if isinstance(judge, Judge):
         rewards = _judged(judge, name, samples, iteration)
     else:
@@ -66,7 +72,8 @@ def _verified(verifier: Verifier, name: str, row: int, sample: Sample) -> float:
         return float(verifier(sample))
     except (Exception, SystemExit) as error:
         raise RewardError(
-            f"reward {name} raised {type(error).__name__} on {_place(row, sample)}: {error}"
+            f"reward {name} raised {type(error).__name__} on {_place(row, sample)}: "
+            f"{str(error)[:MAX_ERROR]}"
         ) from error
 
 
@@ -78,7 +85,8 @@ def _judged(judge: Judge, name: str, samples: Sequence[Sample], iteration: int) 
         raise
     except (Exception, SystemExit) as error:
         raise RewardError(
-            f"reward {name} raised {type(error).__name__} in iteration {iteration}: {error}"
+            f"reward {name} raised {type(error).__name__} in iteration {iteration}: "
+            f"{str(error)[:MAX_ERROR]}"
         ) from error
     if not isinstance(rewards, Rewards):
         raise RewardError(
@@ -92,6 +100,11 @@ def _place(row: int, sample: Sample) -> str:
     """Which sample, in words."""
     prompt = sample.prompt
     return (
-        f"row {row} (prompt {prompt.index} {prompt.text!r}, sample {sample.sample_index}, "
-        f"completion {sample.text!r})"
+        f"row {row} (prompt {prompt.index} {shown(prompt.text)}, sample {sample.sample_index}, "
+        f"completion {shown(sample.text)})"
     )
+
+
+def shown(text: str) -> str:
+    """A text in quotes, its middle left out where it is long, for messages."""
+    return _SHORT.repr(text)

@@ -1,6 +1,7 @@
 """Verifiers of text and code, isolated processes, penalties and TRL's reward functions."""
 
 import importlib.util
+import os
 import sys
 import threading
 import time
@@ -112,27 +113,39 @@ def picky(sample):
         raise ValueError("odd")
     if sample.text == "eat":
         return float(len(" " * 10**11))
-    sys.stdout.write("noise on the standard output")
+    if sample.text == "fork":
+        os.fork()
+    sys.stdout.write("noise on the standard output" * 10**5)
     return float(len(sample.text))
 
 
 @pytest.mark.slow
 def test_a_sample_that_hangs_or_eats_its_verifier_fails_alone(make_sample):
     limits = ProcessLimits(wall_s=1.0, memory_bytes=2 << 30)
-    reward = IsolatedReward(picky, limits, failed_reward=-1.0, is_forgiving=True)
-    samples = [make_sample(t) for t in ("four", "hang", "raise", "eat", "twelve")]
+    reward = IsolatedReward(picky, limits, failed_reward=-1.0)
+    samples = [make_sample(t) for t in ("four", "hang", "fork", "eat", "twelve")]
     rewards = score(reward, samples)
-    assert rewards.values == (4.0, -1.0, -1.0, -1.0, 6.0)
+    assert rewards.values == (4.0, -1.0, 4.0, -1.0, 6.0)
     assert rewards.reasons[1] == "killed after 1 s"
-    assert "ValueError: odd" in rewards.reasons[2]
     assert "MemoryError" in rewards.reasons[3]
-    assert dict(rewards.metrics)["failed_rewards"] == 3
+    assert dict(rewards.metrics)["failed_rewards"] == 2
 
 
 @pytest.mark.slow
 def test_a_verifier_that_raises_is_an_error_and_no_silent_zero(make_sample):
     with pytest.raises(RewardError, match="the verifier raised ValueError: odd"):
         score(IsolatedReward(picky), [make_sample("raise")])
+    rewards = score(IsolatedReward(picky, is_forgiving=True), [make_sample("raise")])
+    assert "ValueError: odd" in rewards.reasons[0]
+
+
+def test_an_error_repeats_no_megabytes(make_sample):
+    def long(sample):
+        raise ValueError(sample.text * 10)
+
+    with pytest.raises(RewardError) as caught:
+        score(long, [make_sample("x" * 10**6, prompt="y" * 10**6)])
+    assert len(str(caught.value)) < 3000
 
 
 def test_length_costs_up_to_one_near_the_limit(make_sample):
