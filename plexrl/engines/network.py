@@ -24,6 +24,10 @@ from plexrl.engines.protocol import ModelSource
 from plexrl.engines.ranks import ALONE
 from plexrl.errors import EngineError, ModelFolderError
 
+_MAX_REASON = 600
+"""Characters of what the library says: it may list every architecture it knows."""
+_MAX_ROUNDING = 1e-3
+"""Share of a hidden state by which rounding may change it."""
 _ATTENTION_KINDS = {"full_attention", "sliding_attention"}
 """Layer types whose cache is keys and values by position."""
 
@@ -259,6 +263,12 @@ def folder_tensors(
             f"tensor {wrong[0]} with shape {wrong[1]} is in only one of them; give models of "
             "one architecture the same config.json"
         )
+    broken = [name for name, parameter in named.items() if not parameter.data.isfinite().all()]
+    if broken:
+        raise ModelFolderError(
+            f"model folder {folder!r} has values that are not finite in {len(broken)} tensors, "
+            f"such as {broken[0]}; take a version of the model from before it broke"
+        )
     return {name: parameter.data for name, parameter in named.items()}
 
 
@@ -301,6 +311,7 @@ def build_model(
         The folder holds no usable model.
     """
     model = load_model(source.folder, source.head)
+    _check_causal(model, source.folder)
     named = (
         dict(model.named_parameters())
         if source.lora is None
@@ -334,17 +345,20 @@ def load_model(folder: str, head: str) -> PreTrainedModel:
     is_critic = head == HEAD_VALUE
     kind = AutoModelForTokenClassification if is_critic else AutoModelForCausalLM
     try:
-        model = kind.from_pretrained(
+        model, report = kind.from_pretrained(
             folder,
             dtype=torch.float32,
             attn_implementation="sdpa",
             local_files_only=True,
+            output_loading_info=True,
+            ignore_mismatched_sizes=True,
             **({"num_labels": 1} if is_critic else {}),
         )
-    except (OSError, ValueError, KeyError, RuntimeError) as error:
+    except Exception as error:
+        # What a folder from anywhere makes the library raise is of many kinds.
         what = "a critic: a model with a value head" if is_critic else "a decoder-only model"
         raise ModelFolderError(
-            f"model folder {folder!r} cannot be loaded as {what}: {error}"
+            f"model folder {folder!r} cannot be loaded as {what}: {str(error)[:_MAX_REASON]}"
         ) from error
     kinds = set(getattr(model.config, "layer_types", None) or ())
     if not kinds <= _ATTENTION_KINDS:
@@ -352,14 +366,47 @@ def load_model(folder: str, head: str) -> PreTrainedModel:
             f"model folder {folder!r} has layers of type {sorted(kinds - _ATTENTION_KINDS)}; the "
             "torch engine runs full and sliding attention only"
         )
-    if is_critic and not any(f"{name}.weight" in facts.shapes for name in VALUE_HEADS):
+    has_no_head = not any(f"{name}.weight" in facts.shapes for name in VALUE_HEADS)
+    for name, stored, wanted in sorted(report["mismatched_keys"]):
+        raise ModelFolderError(
+            f"model folder {folder!r} stores {name} with shape {tuple(stored)}, where its "
+            f"config.json says {tuple(wanted)}; save configuration and weights together with "
+            "`save_pretrained`"
+        )
+    missing = [n for n in report["missing_keys"] if not (is_critic and has_no_head and _is_head(n))]
+    if missing:
+        # The library fills them with random numbers, other ones in each process.
+        raise ModelFolderError(
+            f"model folder {folder!r} lacks {len(missing)} tensors of a {type(model).__name__}, "
+            f"such as {min(missing)}; save the whole model with `save_pretrained`"
+        )
+    if is_critic and has_no_head:
         _zero_head(model)
     return model.eval()
+
+
+def _is_head(tensor: str) -> bool:
+    return tensor.partition(".")[0] in VALUE_HEADS
+
+
+@torch.no_grad()
+def _check_causal(model: PreTrainedModel, folder: str) -> None:
+    """Raise unless what a model makes of a token is independent of the tokens after it."""
+    pairs = torch.tensor([[0, 0], [0, 1]], device=model.device)
+    hidden_BTH = model(input_ids=pairs, use_cache=False, output_hidden_states=True).hidden_states[
+        -1
+    ]
+    first, second = hidden_BTH[:, 0]
+    if float((first - second).abs().max()) > _MAX_ROUNDING * float(first.abs().max()):
+        raise ModelFolderError(
+            f"model folder {folder!r} holds a {type(model).__name__} that looks ahead, as encoders "
+            "do: it can neither generate nor be scored token by token; take a decoder-only model"
+        )
 
 
 def _zero_head(model: PreTrainedModel) -> None:
     """A new critic estimates 0 everywhere, whatever the random state of the process."""
     with torch.no_grad():
         for name, parameter in model.named_parameters():
-            if name.partition(".")[0] in VALUE_HEADS:
+            if _is_head(name):
                 parameter.zero_()
