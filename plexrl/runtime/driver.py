@@ -40,7 +40,7 @@ from dataflow.stepping import Compute, PipelineRun
 from plexrl.clock import Clock
 from plexrl.errors import JobError, PlexRLError, StoreAwayError
 from plexrl.runtime import sample_log
-from plexrl.runtime.ending import stored_at_end, until_stored
+from plexrl.runtime.ending import until_stored
 from plexrl.runtime.evaluator import Evaluator
 from plexrl.runtime.messages import (
     Drive,
@@ -199,9 +199,10 @@ class JobDriver:
                 return
             # Nothing is left to be ordered; whoever ends the driver still may.
             self._task = None
-            awaited = stored_at_end(spec, self._current, self._newest)
             await until_stored(
-                states_of(self._store), awaited, lambda why: self._send(DriverWaits(self.job, why))
+                states_of(self._store),
+                self._newest,
+                lambda why: self._send(DriverWaits(self.job, why)),
             )
         except asyncio.CancelledError:
             raise

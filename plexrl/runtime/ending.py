@@ -8,7 +8,6 @@ import time
 from collections.abc import Callable, Sequence
 
 from dataflow.calls import VersionToken
-from dataflow.jobs import JobSpec
 from plexrl.core.states import StateRef
 from plexrl.errors import StateError
 from plexrl.state.opening import open_store
@@ -22,20 +21,9 @@ MAX_WAIT_S = 15.0
 """Seconds until a job counts as finished although its last version is not in the store."""
 
 
-def stored_at_end(
-    spec: JobSpec, num_iterations: int, newest: Sequence[VersionToken]
-) -> tuple[StateRef, ...]:
-    """Of its newest versions, those that are on their way to the store when a job is over.
-
-    After an early stop between two durable versions there are none: its groups write what is left
-    when they let go of it.
-    """
-    if num_iterations % spec.commit.every_iterations and num_iterations < spec.iterations:
-        return ()
-    return tuple(StateRef(token.job, token.model, token.version) for token in newest)
-
-
-async def until_stored(store: str, refs: Sequence[StateRef], say: Callable[[str], None]) -> None:
+async def until_stored(
+    store: str, newest: Sequence[VersionToken], say: Callable[[str], None]
+) -> None:
     """Wait until these versions are in the store; not for ever, and with a warning if in vain.
 
     Where the store cannot be read, its groups write them once it can be.
@@ -44,11 +32,13 @@ async def until_stored(store: str, refs: Sequence[StateRef], say: Callable[[str]
     ----------
     store
         Folder or URL of the states.
-    refs
-        Versions, committed and to be written.
+    newest
+        Versions that the last iteration made; where a job may be over they are on their way to the
+        store (`dataflow.calls.LLMCall.may_be_last`).
     say
         Told what is waited for, if it takes longer.
     """
+    refs = [StateRef(token.job, token.model, token.version) for token in newest]
     started_s = time.monotonic()
     is_said = False
     while missing := await asyncio.to_thread(_missing, store, refs):

@@ -420,7 +420,7 @@ class GroupService:
             metrics=metrics,
             created_unix_s=self._clock(),
         )
-        is_due = ref.version % model.durable_every == 0 or call.is_last
+        is_due = ref.version % model.durable_every == 0 or call.may_be_last
         self._states.commit(manifest, arena, durable=is_due, keep_versions=model.num_versions)
         engine.device = ref
         token = VersionToken(call.job, call.model, ref.version, manifest.digest)

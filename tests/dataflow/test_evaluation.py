@@ -46,6 +46,15 @@ def test_scores_end_a_job_by_patience_or_target(fields, scores, words):
     assert (words in reason) if words else reason == ""
 
 
+@pytest.mark.parametrize(
+    ("fields", "last"),
+    [({}, [7]), ({"target": 0.9}, [2, 5, 7]), ({"patience": 2}, [2, 5, 7])],
+)
+def test_a_version_that_may_be_the_last_one_is_known_before_it_is_trained(fields, last):
+    spec = job(iterations=8, evaluation={"every_iterations": 3, **fields})
+    assert [index for index in range(8) if spec.may_end_after(index)] == last
+
+
 def nodes_of(spec, index=4, version=5):
     tokens = {"actor": VersionToken(spec.name, "actor", version, "d")}
     return evaluation_nodes(

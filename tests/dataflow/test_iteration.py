@@ -83,12 +83,12 @@ def test_later_rollouts_wait_for_sync(make_job, begin):
 
 def test_only_train_moves_the_data_cursor_and_only_the_last_one_ends_the_job(make_job, begin):
     job = make_job(lambda _: None)
-    for index, is_last in ((2, False), (3, True)):
+    for index, may_be_last in ((2, False), (3, True)):
         it = begin(job, index, version=index)
         samples = it.actor.generate(it.prompts)
         call = call_of(it.actor.train(samples, [1.0] * 16))
-        assert (call.data_cursor, call.is_last) == (2 * index + 2, is_last)
-        assert (call_of(samples).data_cursor, call_of(samples).is_last) == (0, False)
+        assert (call.data_cursor, call.may_be_last) == (2 * index + 2, may_be_last)
+        assert (call_of(samples).data_cursor, call_of(samples).may_be_last) == (0, False)
 
 
 def test_a_second_rollout_of_the_same_prompts_draws_other_numbers(make_job, begin):

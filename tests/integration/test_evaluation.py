@@ -6,9 +6,12 @@ from pathlib import Path
 import pytest
 
 import plexrl
+from plexrl.core.states import StateRef
 from plexrl.core.status import JobState
 from plexrl.runtime.evaluator import SCORE
+from plexrl.runtime.registry import states_of
 from plexrl.runtime.sample_log import EVALUATION, SampleLog
+from plexrl.state.opening import open_store
 
 pytestmark = pytest.mark.slow
 TIMEOUT_S = 240.0
@@ -42,8 +45,12 @@ def test_evaluation_is_leased_recorded_and_changes_no_weight(cluster, small_job,
 def test_a_target_ends_a_job_with_the_version_that_reached_it(cluster, small_job, tmp_path):
     options = {"every_iterations": 2, "num_prompts": 2, "target": 0.0}
     constant = {"lr_schedule": "constant"}
-    early = cluster.submit(small_job("early", iterations=9, evaluation=options, **constant))
+    # Between two versions that the job itself makes durable.
+    rarely = {"commit_every": 9, **constant}
+    early = cluster.submit(small_job("early", iterations=9, evaluation=options, **rarely))
     status = early.result(TIMEOUT_S)
+    with open_store(states_of(cluster.settings.state.store), read_only=True) as states:
+        assert states.contains(StateRef("early", "actor", 2))
     assert (status.state, status.iteration) == (JobState.FINISHED, 2)
     assert "target" in status.why_early
     whole = cluster.submit(small_job("evaluated-whole", iterations=2, **constant))

@@ -1,16 +1,14 @@
 """A job has finished once its last version is in the store."""
 
 import asyncio
-from types import SimpleNamespace
-
-import pytest
 
 from dataflow.calls import VersionToken
 from plexrl.core.states import StateRef
 from plexrl.runtime import ending
-from plexrl.runtime.ending import stored_at_end, until_stored
+from plexrl.runtime.ending import until_stored
 
 REF = StateRef("a", "actor", 4)
+TOKEN = VersionToken("a", "actor", 4, "")
 
 
 class Written:
@@ -34,7 +32,7 @@ class Written:
 def wait(monkeypatch, store, said):
     monkeypatch.setattr(ending, "open_store", lambda *_args, **_options: store)
     monkeypatch.setattr(ending, "QUIET_S", 0.0)
-    asyncio.run(until_stored("somewhere", [REF], said.append))
+    asyncio.run(until_stored("somewhere", [TOKEN], said.append))
 
 
 def test_it_waits_until_the_version_is_there_and_says_so_once(monkeypatch):
@@ -52,13 +50,5 @@ def test_it_does_not_wait_for_ever(monkeypatch, caplog):
 
 def test_a_store_that_is_not_there_is_not_waited_for(tmp_path):
     said = []
-    asyncio.run(until_stored(str(tmp_path / "none"), [REF], said.append))
+    asyncio.run(until_stored(str(tmp_path / "none"), [TOKEN], said.append))
     assert said == []
-
-
-@pytest.mark.parametrize(
-    ("every", "done", "awaited"), [(1, 2, [REF]), (3, 4, []), (2, 4, [REF]), (3, 5, [REF])]
-)
-def test_versions_that_nobody_writes_yet_are_not_waited_for(every, done, awaited):
-    spec = SimpleNamespace(iterations=5, commit=SimpleNamespace(every_iterations=every))
-    assert list(stored_at_end(spec, done, [VersionToken("a", "actor", 4, "")])) == awaited
