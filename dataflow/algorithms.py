@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 
 from dataflow import advantages
 from dataflow.advantages import Estimator
-from dataflow.calls import AGGREGATION_NAMES, KL_NAMES, LOSS_NAMES, Loss
+from dataflow.calls import AGGREGATION_NAMES, AUTOCAST_NAMES, KL_NAMES, LOSS_NAMES, Loss
 from dataflow.environments import Environment
 from dataflow.errors import PipelineError, UnknownNameError
+from dataflow.ranges import BETAS, RANGES, are_betas
 from dataflow.rewards import Judge, Verifier
 from dataflow.schedules import SCHEDULES
 
@@ -121,37 +121,16 @@ _DECIDED_BY_TASK = {
 SETTINGS = tuple(sorted(set(GrpoSettings.__dataclass_fields__) - _DECIDED_BY_TASK))
 """Settings of `grpo` that tasks leave to the user."""
 
-_AT_LEAST: Mapping[str, float] = {
-    "clip_high": 0,
-    "clip_low": 0,
-    "critic_lr": 0,
-    "discount": 0,
-    "dynamic_rounds": 1,
-    "entropy_coef": 0,
-    "gae_lambda": 0,
-    "importance_cap": 0,
-    "kl_coef": 0,
-    "lr": 0,
-    "max_grad_norm": 0,
-    "micro_batch_size": 1,
-    "num_epochs": 1,
-    "num_minibatches": 1,
-    "overlong_buffer_tokens": 0,
-    "temperature": 0,
-    "top_k": 0,
-    "value_clip": 0,
-    "warmup_iterations": 0,
-    "weight_decay": 0,
-}
-_MAY_BE_NONE = {"importance_cap", "micro_batch_size"}
 _WORDS: Mapping[str, tuple[str | None, ...]] = {
+    "advantage": (*advantages.names(), GAE),
     "aggregation": AGGREGATION_NAMES,
-    "autocast": (None, "bfloat16"),
+    "autocast": AUTOCAST_NAMES,
     "kl_estimator": KL_NAMES,
     "loss": LOSS_NAMES,
     "lr_schedule": SCHEDULES,
 }
-
+_FUNCTIONS = {"advantage", "loss"}
+_FOLDERS = {"critic", "reference"}
 
 _COMPARES_SAMPLES = {"centered", "grpo", "grpo_batch", "reinforce_pp_baseline", "rloo"}
 """Advantages that are 0 where a prompt has one sample."""
@@ -167,7 +146,7 @@ def preset(name: str | None) -> dict[str, object]:
     """
     if name is None:
         return {}
-    if name not in PRESETS:
+    if not isinstance(name, str) or name not in PRESETS:
         raise UnknownNameError(
             f"no algorithm is called {name!r}; known are {', '.join(sorted(PRESETS))}"
         )
@@ -189,13 +168,23 @@ def settings_of(
     check_settings(settings)
     merged = {**fixed, **preset(algorithm), **settings}
     found = GrpoSettings(**merged)  # type: ignore[arg-type]
-    is_named = isinstance(found.advantage, str)
-    if found.num_samples == 1 and is_named and found.advantage in _COMPARES_SAMPLES:
-        raise PipelineError(
-            f"grpo: num_samples is 1, but the advantage {found.advantage!r} compares samples of "
-            "one prompt, so that none would ever teach anything; give at least 2"
-        )
+    if isinstance(found.advantage, str) and found.advantage in _COMPARES_SAMPLES:
+        _check_differences(found)
     return found
+
+
+def _check_differences(settings: GrpoSettings) -> None:
+    """Samples that are compared must be able to differ."""
+    lesson = (
+        f"but the advantage {settings.advantage!r} compares samples of one prompt, so that none "
+        "would ever teach anything; give"
+    )
+    if settings.num_samples == 1:
+        raise PipelineError(f"grpo: num_samples is 1, {lesson} at least 2")
+    if settings.temperature == 0 or settings.top_k == 1:
+        name = "temperature" if settings.temperature == 0 else "top_k"
+        remedy = "a temperature above 0, such as 1" if name == "temperature" else "0 or more than 1"
+        raise PipelineError(f"grpo: {name} is {getattr(settings, name)!r}, {lesson} {remedy}")
 
 
 def check_settings(settings: Mapping[str, object]) -> None:
@@ -206,27 +195,39 @@ def check_settings(settings: Mapping[str, object]) -> None:
     UnknownNameError
         A setting, or a name in one, does not exist; the message lists what there is.
     PipelineError
-        A setting is out of range.
+        A setting is out of range, or of another kind.
     """
     for name, value in settings.items():
         if name not in SETTINGS:
             raise UnknownNameError(
                 f"grpo has no setting {name!r}; its settings are {', '.join(SETTINGS)}"
             )
-        if name in _AT_LEAST and not (value is None and name in _MAY_BE_NONE):
-            _require_at_least(name, value, _AT_LEAST[name])
-        if name in _WORDS and not callable(value) and value not in _WORDS[name]:
-            raise UnknownNameError(
-                f"grpo has no {name} {value!r}; known are {', '.join(map(repr, _WORDS[name]))}"
-            )
-    if isinstance(found := settings.get("advantage"), str) and found != GAE:
-        advantages.resolve(found)
+        if name in _WORDS:
+            _check_word(name, value)
+        elif wanted := _wanted(name, value):
+            raise PipelineError(f"grpo: {name} is {value!r}; give {wanted}")
 
 
-def _require_at_least(name: str, value: object, least: float) -> None:
-    """Raise unless `value` is a finite number of at least `least`."""
-    if isinstance(value, (int, float)) and not isinstance(value, bool):
-        is_whole = GrpoSettings.__dataclass_fields__[name].type in {"int", "int | None"}
-        if math.isfinite(value) and value >= least and (not is_whole or value == int(value)):
-            return
-    raise PipelineError(f"grpo: {name} is {value!r}; give a number of at least {least:g}")
+def _check_word(name: str, value: object) -> None:
+    """A setting that is one of a few words, or a function where that may be."""
+    if callable(value) and name in _FUNCTIONS:
+        return
+    if name == "advantage" and isinstance(value, str) and value != GAE:
+        advantages.resolve(value)
+        return
+    if value not in _WORDS[name]:
+        known = ", ".join(map(repr, _WORDS[name]))
+        function = ", or give a function" if name in _FUNCTIONS else ""
+        raise UnknownNameError(f"grpo has no {name} {value!r}; known are {known}{function}")
+
+
+def _wanted(name: str, value: object) -> str:
+    """What to give in place of a value that is none of the setting's; empty if it is."""
+    if name in RANGES:
+        return "" if value in RANGES[name] else str(RANGES[name])
+    if name == "betas":
+        return "" if are_betas(value) else BETAS
+    if name in _FOLDERS:
+        is_folder = value is None or (isinstance(value, str) and value)
+        return "" if is_folder else "the path of a Hugging Face folder, as text"
+    return "" if isinstance(value, bool) else "True or False"

@@ -78,6 +78,8 @@ AGGREGATION_NAMES = ("token_mean", "sequence_mean", "sequence_sum", "fixed_lengt
 """What `TrainOptions.aggregation` may be."""
 KL_NAMES = ("k1", "k2", "k3")
 """What `TrainOptions.kl_estimator` may be."""
+AUTOCAST_NAMES = (None, "bfloat16")
+"""What `TrainOptions.autocast` may be."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -233,8 +235,9 @@ class LLMCall:
     """How often the iteration was rebuilt after a rollback."""
     data_cursor: int = 0
     """Prompts consumed once this iteration has committed (train only)."""
-    is_last: bool = False
-    """Whether this is the job's final version of the model; it is always made durable."""
+    may_be_last: bool = False
+    """Whether the version it makes may be the job's final one, which is always made durable: after
+    the last iteration, and wherever an evaluation may end the job."""
 
     @property
     def op(self) -> str:

@@ -4,17 +4,29 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from dask.delayed import Delayed
 
 from dataflow.calls import VersionToken
+from dataflow.environments import Environment
 from dataflow.errors import PipelineError
 from dataflow.evaluating import evaluation_nodes
+from dataflow.evaluation import Evaluation
 from dataflow.inspect import critical_path, graph_of, llm_nodes
 from dataflow.iteration import RESERVED_NAMES, build_iteration
-from dataflow.jobs import ARRANGEMENTS, ROLLOUT_ENGINES, JobSpec
+from dataflow.jobs import (
+    ARRANGEMENTS,
+    HEADS,
+    ROLLOUT_ENGINES,
+    Commit,
+    JobSpec,
+    ModelSpec,
+    TrackerSpec,
+)
+from dataflow.ranges import RANGES
+from dataflow.starts import StartVersion
 from dataflow.stepping import Compute, PipelineRun, Step
 
 WAIT_PREFIX = "wait:"
@@ -80,6 +92,7 @@ def check_job(job: JobSpec) -> tuple[PlannedOp, ...]:
     DataError
         The prompt source is unusable.
     """
+    _check_kinds(job)
     _check_names(job)
     _check_numbers(job)
     _check_arrangement(job)
@@ -104,6 +117,47 @@ def check_job(job: JobSpec) -> tuple[PlannedOp, ...]:
     )
 
 
+def _check_kinds(job: JobSpec) -> None:
+    """Values are of the kinds that the fields say."""
+    trackers = job.trackers if isinstance(job.trackers, (tuple, list)) else (None,)
+    kinds: Sequence[tuple[str, object, bool, str]] = (
+        ("models", job.models, _maps_to(job.models, ModelSpec), "a mapping of names to ModelSpec"),
+        ("hints_s", job.hints_s, _maps_to(job.hints_s, object), "a mapping of ops to seconds"),
+        ("groups", job.groups, _maps_to(job.groups, str), "a mapping of phases to names of groups"),
+        ("commit", job.commit, isinstance(job.commit, Commit), "a Commit"),
+        (
+            "evaluation",
+            job.evaluation,
+            job.evaluation is None or isinstance(job.evaluation, Evaluation),
+            "an Evaluation, or a mapping of its fields to `grpo`",
+        ),
+        (
+            "trackers",
+            job.trackers,
+            all(isinstance(tracker, TrackerSpec) for tracker in trackers),
+            "a sequence of TrackerSpec, or of their names to `grpo`",
+        ),
+        (
+            "start",
+            job.start,
+            job.start is None or isinstance(job.start, StartVersion),
+            "a StartVersion",
+        ),
+        ("description", job.description, isinstance(job.description, str), "one line of text"),
+        ("name", job.name, isinstance(job.name, str), "a text"),
+    )
+    for name, value, is_met, wanted in kinds:
+        if not is_met:
+            raise PipelineError(f"job {job.name!r}: {name} is {value!r}; give {wanted}")
+
+
+def _maps_to(value: object, kind: type) -> bool:
+    """Whether a value is a mapping from text to `kind`."""
+    return isinstance(value, Mapping) and all(
+        isinstance(key, str) and isinstance(item, kind) for key, item in value.items()
+    )
+
+
 def _check_names(job: JobSpec) -> None:
     """Names that end up in paths, keys and attributes."""
     if not isinstance(job.name, str) or not _JOB_NAME.fullmatch(job.name):
@@ -114,21 +168,7 @@ def _check_names(job: JobSpec) -> None:
     if not job.models:
         raise PipelineError(f"job {job.name!r} has no model; give at least one in JobSpec.models")
     for name, spec in job.models.items():
-        if not isinstance(name, str) or not _MODEL_NAME.fullmatch(name) or name in RESERVED_NAMES:
-            raise PipelineError(
-                f"job {job.name!r}: model name {name!r} is not usable; take a name of letters, "
-                f"digits and '_' that is none of {', '.join(sorted(RESERVED_NAMES))}"
-            )
-        if not spec.folder:
-            raise PipelineError(
-                f"job {job.name!r}: model {name!r} has no folder; give the Hugging Face folder of "
-                "its first version"
-            )
-        if spec.rollout_engine not in ROLLOUT_ENGINES:
-            raise PipelineError(
-                f"job {job.name!r}: model {name!r} has the rollout engine {spec.rollout_engine!r}; "
-                f"give one of {', '.join(ROLLOUT_ENGINES)}"
-            )
+        _check_model(job.name, name, spec)
     if not any(spec.is_trainable for spec in job.models.values()):
         raise PipelineError(
             f"job {job.name!r} has only frozen models; declare one with is_trainable=True"
@@ -140,23 +180,41 @@ def _check_names(job: JobSpec) -> None:
         )
 
 
+def _check_model(job: str, name: str, spec: ModelSpec) -> None:
+    """One model."""
+    if not isinstance(name, str) or not _MODEL_NAME.fullmatch(name) or name in RESERVED_NAMES:
+        raise PipelineError(
+            f"job {job!r}: model name {name!r} is not usable; take a name of letters, "
+            f"digits and '_' that is none of {', '.join(sorted(RESERVED_NAMES))}"
+        )
+    if not (isinstance(spec.folder, str) and spec.folder):
+        raise PipelineError(
+            f"job {job!r}: model {name!r} has the folder {spec.folder!r}; give the path "
+            "of the Hugging Face folder of its first version"
+        )
+    if not isinstance(spec.is_trainable, bool):
+        raise PipelineError(
+            f"job {job!r}: model {name!r} has is_trainable={spec.is_trainable!r}; give "
+            "True or False"
+        )
+    if spec.head not in HEADS:
+        raise PipelineError(
+            f"job {job!r}: model {name!r} has the head {spec.head!r}; give one of "
+            f"{', '.join(HEADS)}"
+        )
+    if spec.rollout_engine not in ROLLOUT_ENGINES:
+        raise PipelineError(
+            f"job {job!r}: model {name!r} has the rollout engine {spec.rollout_engine!r}; "
+            f"give one of {', '.join(ROLLOUT_ENGINES)}"
+        )
+
+
 def _check_numbers(job: JobSpec) -> None:
     """Counts and limits."""
-    whole: Sequence[tuple[str, object, int]] = (
-        ("iterations", job.iterations, 1),
-        ("num_prompts", job.num_prompts, 1),
-        ("staleness", job.staleness, 0),
-        ("keep_samples", job.keep_samples, 0),
-        ("commit.every_iterations", job.commit.every_iterations, 1),
-        ("max_steps", job.max_steps, 1),
-    )
-    for name, value, least in whole:
-        if not isinstance(value, int) or isinstance(value, bool) or value < least:
-            raise PipelineError(
-                f"job {job.name!r}: {name} is {value!r}; give a whole number of at least {least}"
-            )
-    if not isinstance(job.seed, int) or isinstance(job.seed, bool):
-        raise PipelineError(f"job {job.name!r}: seed is {job.seed!r}; give a whole number")
+    for name in ("iterations", "num_prompts", "staleness", "keep_samples", "max_steps", "seed"):
+        _check_range(f"job {job.name!r}: {name}", name, getattr(job, name))
+    every = job.commit.every_iterations
+    _check_range(f"job {job.name!r}: commit.every_iterations", "every_iterations", every)
     if not _is_number(job.slowdown_limit) or job.slowdown_limit < 1:
         raise PipelineError(
             f"job {job.name!r}: slowdown_limit is {job.slowdown_limit!r}; it is mean iteration "
@@ -196,23 +254,30 @@ def _check_evaluation(job: JobSpec) -> None:
     if evaluation is None:
         return
     where = f"job {job.name!r}: evaluation"
-    if evaluation.model not in job.models:
+    if not isinstance(evaluation.model, str) or evaluation.model not in job.models:
         raise PipelineError(
             f"{where}.model is {evaluation.model!r}; name one of the job's models: "
             f"{', '.join(map(repr, job.models))}"
         )
-    for name, least in (("every_iterations", 1), ("num_prompts", 1), ("patience", 1)):
-        value = getattr(evaluation, name)
-        if value is not None and (not isinstance(value, int) or value < least):
-            raise PipelineError(
-                f"{where}.{name} is {value!r}; give a whole number of at least {least}"
-            )
+    for name in ("every_iterations", "num_prompts", "patience", "num_tool_turns"):
+        _check_range(f"{where}.{name}", name, getattr(evaluation, name))
     for name in ("min_gain", "target"):
         value = getattr(evaluation, name)
-        if value is not None and not _is_number(value):
+        if not _is_number(value) and (name, value) != ("target", None):
             raise PipelineError(f"{where}.{name} is {value!r}; give a finite number")
+    environment = evaluation.environment
+    if environment is not None and not isinstance(environment, Environment):
+        raise PipelineError(
+            f"{where}.environment is {environment!r}; give one of dataflow.environments, or None"
+        )
     tokens = {name: VersionToken(job.name, name, 0, "") for name in job.models}
     evaluation_nodes(job, evaluation, 0, tokens=tokens, versions=dict.fromkeys(tokens, 0))
+
+
+def _check_range(what: str, name: str, value: object) -> None:
+    """Raise unless a number is one that its setting may have."""
+    if value not in RANGES[name]:
+        raise PipelineError(f"{what} is {value!r}; give {RANGES[name]}")
 
 
 def _is_number(value: object) -> bool:

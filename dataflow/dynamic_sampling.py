@@ -14,7 +14,7 @@ from dask.delayed import Delayed, delayed
 
 from dataflow import rewards
 from dataflow.rewards import Judge, Verifier
-from dataflow.rewards.statistics import batch_metrics
+from dataflow.rewards.statistics import are_equal, batch_metrics
 from dataflow.samples import Rewards, Sample, group_rows
 
 
@@ -43,7 +43,7 @@ class Judged:
         values = self.rewards.values
         groups = group_rows(self.samples).values()
         return self.rows(
-            [row for rows in groups if len({values[r] for r in rows}) > 1 for row in rows]
+            [row for rows in groups if not are_equal(values[r] for r in rows) for row in rows]
         )
 
     def first(self, num_prompts: int) -> Judged:
@@ -65,7 +65,7 @@ def judge(reward: str | Verifier | Judge, samples: Sequence[Sample], iteration: 
 
 def node(reward: str | Verifier | Judge, samples: Delayed, *, iteration: int, key: str) -> Delayed:
     """Node of the `Judged` of samples."""
-    judge_of = rewards.resolve(reward) if isinstance(reward, str) else reward
+    judge_of = rewards.resolve(reward)
     judged: Delayed = delayed(judge, pure=False)(judge_of, samples, iteration, dask_key_name=key)
     return judged
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
+from os import PathLike, fspath
 from pathlib import PurePath
 
 from dataflow.errors import PipelineError
@@ -15,6 +16,9 @@ from dataflow.starts import StartVersion
 ROLLOUT_ENGINES = ("torch", "vllm")
 """What `ModelSpec.rollout_engine` may be."""
 
+HEADS = ("lm", "value")
+"""What `ModelSpec.head` may be."""
+
 ARRANGEMENTS = ("any", "colocated", "split", "asynchronous", "private_rollout")
 """What `JobSpec.arrangement` may be."""
 
@@ -24,7 +28,7 @@ class ModelSpec:
     """A named network of a job."""
 
     folder: str
-    """Hugging Face folder its version 0 is read from."""
+    """Hugging Face folder its version 0 is read from; a `Path` becomes text."""
     is_trainable: bool = True
     """Whether train functions may change it; a frozen model stays at version 0."""
     head: str = "lm"
@@ -38,6 +42,12 @@ class ModelSpec:
     other jobs; None trains all of it."""
 
     def __post_init__(self) -> None:
+        if isinstance(self.folder, PathLike):
+            object.__setattr__(self, "folder", fspath(self.folder))
+        if self.lora is not None and not isinstance(self.lora, LoraSpec):
+            raise PipelineError(
+                f"model {self.folder!r} has lora {self.lora!r}; give a LoraSpec, or leave lora out"
+            )
         if self.lora is not None and (self.head != "lm" or not self.is_trainable):
             raise PipelineError(
                 f"model {self.folder!r} has lora with head={self.head!r} and is_trainable="
@@ -115,6 +125,17 @@ class JobSpec:
     groups: Mapping[str, str] = field(default_factory=dict)
     """Phase (``train``, ``rollout``, ``logprob``), or model and phase (``reference.logprob``), →
     name of the group it must run on; what is not named is the planner's choice."""
+
+    def may_end_after(self, index: int) -> bool:
+        """Whether the job may be over after an iteration: after the last, or by an evaluation."""
+        if index == self.iterations - 1:
+            return True
+        evaluation = self.evaluation
+        return (
+            evaluation is not None
+            and evaluation.may_stop
+            and evaluation.is_due(index, self.iterations)
+        )
 
     def _repr_html_(self) -> str:
         return facts_html(f"Job {self.name}", self.description, self._facts())

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 
 from dataflow.errors import PipelineError
+from dataflow.ranges import Range
 
 LORA_TARGETS = ("q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj")
 """Every linear layer of a block, as most decoder-only models name them."""
+
+
+_RANKS = Range(1, 10**6, is_whole=True)
+_ALPHAS = Range(0, is_above=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,8 +38,7 @@ class LoraSpec:
                 f"lora targets are {self.targets!r}; give a tuple of the names of linear "
                 f"layers, such as {LORA_TARGETS[:2]}"
             )
-        if self.rank < 1 or not 0 < self.alpha < math.inf:
+        if self.rank not in _RANKS or self.alpha not in _ALPHAS:
             raise PipelineError(
-                f"lora has rank={self.rank} and alpha={self.alpha}; give a rank of at least 1 and "
-                "a positive, finite alpha"
+                f"lora has rank={self.rank} and alpha={self.alpha}; give {_RANKS} and {_ALPHAS}"
             )

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import math
 from collections import Counter
 from collections.abc import Callable, Sequence
+from dataclasses import fields
 from typing import Unpack
 
 from dask.delayed import Delayed
@@ -12,6 +12,7 @@ from dask.delayed import Delayed
 from dataflow.batches import Batch
 from dataflow.calls import (
     AGGREGATION_NAMES,
+    AUTOCAST_NAMES,
     KL_NAMES,
     LOSS_NAMES,
     FurtherTrainOptions,
@@ -28,6 +29,7 @@ from dataflow.jobs import JobSpec
 from dataflow.keys import node_key, stream_seed
 from dataflow.nodes import llm_node
 from dataflow.phases import Phase
+from dataflow.ranges import BETAS, RANGES, are_betas
 from dataflow.samples import Prompt, Sample
 
 
@@ -113,7 +115,7 @@ class CallBuilder:
             options=options,
             attempt=self.attempt,
             data_cursor=self.cursor_after if function is Phase.TRAIN else 0,
-            is_last=function is Phase.TRAIN and self.iteration == self.job.iterations - 1,
+            may_be_last=function is Phase.TRAIN and self.job.may_end_after(self.iteration),
             hint_s=self.job.hints_s.get(f"{model}.{function}.{turn}"),
         )
         self._turns[model, function] += 1
@@ -226,14 +228,16 @@ class ModelHandle:
             There is nothing to generate from, or a setting is out of range.
         """
         self._require_items("generate", inputs, (Prompt, Sample))
-        self._require("generate", "n", n, n >= 1, "at least 1")
-        self._require("generate", "max_new_tokens", max_new_tokens, max_new_tokens >= 1, "≥ 1")
-        is_warm = math.isfinite(temperature) and temperature >= 0
-        self._require("generate", "temperature", temperature, is_warm, "finite and at least 0")
-        is_text = not isinstance(stop, str) and all(isinstance(t, str) and t for t in stop)
+        self._require("generate", "n", n, n in RANGES["num_samples"], str(RANGES["num_samples"]))
+        self._require_ranges(
+            "generate",
+            max_new_tokens=max_new_tokens,
+            temperature=temperature,
+            top_p=top_p,
+            top_k=top_k,
+        )
+        is_text = isinstance(stop, (tuple, list)) and all(isinstance(t, str) and t for t in stop)
         self._require("generate", "stop", stop, is_text, "a sequence of non-empty texts")
-        self._require("generate", "top_p", top_p, 0 < top_p <= 1, "above 0 and at most 1")
-        self._require("generate", "top_k", top_k, top_k >= 0, "at least 0")
         options = GenerateOptions(
             n, max_new_tokens, float(temperature), tuple(stop), float(top_p), top_k
         )
@@ -256,8 +260,8 @@ class ModelHandle:
             There are no samples, or the temperature is not positive.
         """
         self._require_items("logprobs", samples, (Sample,))
-        is_warm = math.isfinite(temperature) and temperature > 0
-        self._require("logprobs", "temperature", temperature, is_warm, "finite and above 0")
+        self._require_ranges("logprobs", temperature=temperature)
+        self._require("logprobs", "temperature", temperature, temperature > 0, "above 0")
         options = LogprobOptions(float(temperature))
         return self._builder.node(
             self.name, Phase.LOGPROB, self.version, options, self.token, samples
@@ -342,7 +346,7 @@ class ModelHandle:
         self._require_items("train", samples, (Sample,))
         options = TrainOptions(
             loss=loss,
-            learning_rate=float(lr),
+            learning_rate=lr,
             betas=betas,
             weight_decay=weight_decay,
             max_grad_norm=max_grad_norm,
@@ -384,20 +388,17 @@ class ModelHandle:
 
     def _require_options(self, options: TrainOptions) -> None:
         """Raise unless the settings of a train function are in range."""
-        loss, lr = options.loss, options.learning_rate
+        loss = options.loss
         is_loss = callable(loss) or loss in LOSS_NAMES
         self._require("train", "loss", loss, is_loss, f"one of {LOSS_NAMES} or a function")
         for name, word, known in (
             ("aggregation", options.aggregation, AGGREGATION_NAMES),
             ("kl_estimator", options.kl_estimator, KL_NAMES),
+            ("autocast", options.autocast, AUTOCAST_NAMES),
         ):
             self._require("train", name, word, word in known, f"one of {known}")
-        self._require("train", "lr", lr, math.isfinite(lr) and lr >= 0, "finite and at least 0")
-        for name, count in (
-            ("num_epochs", options.num_epochs),
-            ("num_minibatches", options.num_minibatches),
-        ):
-            self._require("train", name, count, count >= 1, "at least 1")
+        self._require("train", "betas", options.betas, are_betas(options.betas), BETAS)
+        self._require_ranges("train", lr=options.learning_rate, **_in_ranges(options))
 
     def _require_trainable(self) -> None:
         """Raise unless the model may be trained here."""
@@ -428,6 +429,11 @@ class ModelHandle:
             f"{size}; give a non-empty sequence of {names}, or a node of one"
         )
 
+    def _require_ranges(self, function: str, **settings: object) -> None:
+        """Raise unless each number has a legal value."""
+        for name, value in settings.items():
+            self._require(function, name, value, value in RANGES[name], str(RANGES[name]))
+
     def _require(self, function: str, name: str, value: object, is_met: bool, rule: str) -> None:
         """Raise unless a setting is in range."""
         if not is_met:
@@ -435,6 +441,15 @@ class ModelHandle:
                 f"job {self._builder.job.name!r}: {self.name}.{function} got {name}={value!r}; "
                 f"it must be {rule}"
             )
+
+
+def _in_ranges(options: TrainOptions) -> dict[str, object]:
+    """The numbers among the settings of a train function, by name."""
+    return {
+        field.name: getattr(options, field.name)
+        for field in fields(options)
+        if field.name in RANGES
+    }
 
 
 def _is_future(value: object) -> bool:

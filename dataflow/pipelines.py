@@ -19,6 +19,7 @@ from dataflow.iteration import Iteration
 from dataflow.jobs import Commit, JobSpec, ModelSpec, TrackerSpec
 from dataflow.lora import LoraSpec
 from dataflow.nodes import Scored
+from dataflow.ranges import RANGES
 from dataflow.rewards import Judge, OverlongPenalty, Verifier
 from dataflow.samples import Sample
 from dataflow.schedules import learning_rate
@@ -138,7 +139,11 @@ def _train_actor(
     judged: object = None,
 ) -> Delayed:
     """The actor's train node."""
-    reference = it.models["reference"].logprobs(samples) if settings.kl_coef else None
+    reference = None
+    if settings.kl_coef:
+        # Of the distribution that is trained; at 0 that is the model's own.
+        warmth = settings.temperature or 1.0
+        reference = it.models["reference"].logprobs(samples, temperature=warmth)
     return it.models["actor"].train(
         samples,
         advantage,
@@ -254,7 +259,7 @@ def grpo(
     """
     chosen = _chosen(task, task_options, num_prompts, num_samples, max_new_tokens)
     looks = _looks(settings, chosen, seed)
-    own = settings_of(_task_settings(chosen, seed), algorithm, settings)
+    own = _own_settings(chosen, seed, algorithm, settings)
     return JobSpec(
         name=chosen.name if name is None else name,
         models=_models(own, ModelSpec(model, rollout_engine=rollout_engine, lora=lora)),
@@ -267,9 +272,30 @@ def grpo(
         prompts=chosen.prompts(seed),
         num_prompts=own.dynamic_rounds * chosen.num_prompts,
         commit=Commit(every_iterations=commit_every),
-        hints_s=dict(chosen.hints_s if hints_s is None else hints_s),
+        hints_s=chosen.hints_s if hints_s is None else hints_s,
         **looks,
     )
+
+
+def _own_settings(
+    task: Task, seed: int, algorithm: str | None, settings: Mapping[str, object]
+) -> GrpoSettings:
+    """Settings of the pipeline; there is a sample for every minibatch, whatever prompts teach.
+
+    Raises
+    ------
+    PipelineError
+        There may be none, or a setting is out of range.
+    """
+    own = settings_of(_task_settings(task, seed), algorithm, settings)
+    num_sure = own.num_samples * (1 if own.dynamic_rounds > 1 else task.num_prompts)
+    if own.num_minibatches > num_sure:
+        raise PipelineError(
+            f"grpo: num_minibatches is {own.num_minibatches}, but "
+            f"{'as few as ' if own.dynamic_rounds > 1 else ''}{num_sure} samples are trained on in "
+            "an iteration; give fewer minibatches or more samples"
+        )
+    return own
 
 
 def _models(settings: GrpoSettings, actor: ModelSpec) -> dict[str, ModelSpec]:
@@ -307,6 +333,7 @@ def _looks(settings: dict[str, Any], task: Task, seed: int) -> dict[str, Any]:
     looks = {key: settings.pop(key) for key in (*LOOKS, *PLACES) if key in settings}
     looks["description"] = task.description
     if "trackers" in looks:
+        _check_kinds(trackers=(looks["trackers"], (tuple, list), "a list of trackers"))
         looks["trackers"] = tuple(
             TrackerSpec(found) if isinstance(found, str) else found for found in looks["trackers"]
         )
@@ -328,9 +355,24 @@ def _chosen(
         "num_samples": num_samples,
         "max_new_tokens": max_new_tokens,
     }
-    found = tasks.task(task, **(options or {})) if isinstance(task, str) else task
+    _check_kinds(
+        task=(task, (str, Task), "the name of a task, or a Task"),
+        task_options=(options, (Mapping, type(None)), "a mapping of options to values"),
+    )
+    given_options = {str(name): value for name, value in (options or {}).items()}
+    found = tasks.task(task, **given_options) if isinstance(task, str) else task
     given: dict[str, Any] = {key: size for key, size in sizes.items() if size is not None}
+    for key, size in given.items():
+        if size not in RANGES[key]:
+            raise PipelineError(f"grpo: {key} is {size!r}; give {RANGES[key]}")
     return replace(found, **given)
+
+
+def _check_kinds(**given: tuple[object, tuple[type, ...], str]) -> None:
+    """Raise unless each value is of one of its kinds."""
+    for name, (value, kinds, wanted) in given.items():
+        if not isinstance(value, kinds):
+            raise PipelineError(f"grpo: {name} is {value!r}; give {wanted}")
 
 
 def _task_settings(task: Task, seed: int) -> dict[str, object]:

@@ -49,8 +49,8 @@ def node(
     UnknownNameError
         Nobody registered a name.
     """
-    judge = rewards.resolve(reward) if isinstance(reward, str) else reward
-    estimator = advantages.resolve(advantage) if isinstance(advantage, str) else advantage
+    judge = rewards.resolve(reward)
+    estimator = advantages.resolve(advantage)
     name = unique_key(Phase.REWARD) if key is None else key
     scored: Delayed = delayed(score, pure=False)(
         judge, estimator, samples, iteration, dask_key_name=name

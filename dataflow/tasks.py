@@ -14,7 +14,7 @@ from dataflow.datasets import (
     ReasoningGymPrompts,
 )
 from dataflow.environments import Environment, LateEnvironment, PythonTool
-from dataflow.errors import UnknownNameError
+from dataflow.errors import DataError, UnknownNameError
 from dataflow.rewards import (
     ExactAnswer,
     IsolatedReward,
@@ -102,7 +102,14 @@ def task(name: str, **options: object) -> Task:
                 f"task {name!r} has no option {option!r}; its options are "
                 f"{', '.join(known) or 'none'}"
             )
-    return factory(**options)
+    try:
+        return factory(**options)
+    except (TypeError, ValueError) as error:
+        given = ", ".join(f"{option}={value!r}" for option, value in options.items())
+        raise DataError(
+            f"task {name!r} cannot be made with {given}: {error}; give values of the kinds that "
+            "its defaults have"
+        ) from error
 
 
 def _letters(order: str, length: int = 5) -> Task:

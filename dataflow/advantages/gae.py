@@ -9,6 +9,7 @@ import numpy as np
 from dask.delayed import Delayed, delayed
 
 from dataflow.errors import PipelineError
+from dataflow.rewards.statistics import are_equal
 from dataflow.samples import Rewards, Sample, teaching
 
 PerToken = tuple[tuple[float, ...], ...]
@@ -109,7 +110,7 @@ def _normalised(rows: Sequence[Sequence[float]], samples: Sequence[Sample]) -> P
             if is_drawn
         ]
     )
-    if len(drawn) < 2 or np.ptp(drawn) == 0:
+    if are_equal(drawn.tolist()):
         return tuple(map(tuple, rows))
     mean, deviation = float(drawn.mean()), float(drawn.std(ddof=1))
     return tuple(

@@ -36,7 +36,7 @@ def node(
     UnknownNameError
         Nobody registered the name.
     """
-    estimator = resolve(advantage) if isinstance(advantage, str) else advantage
+    estimator = resolve(advantage)
     name = unique_key(Phase.ADVANTAGE) if key is None else key
     estimated: Delayed = delayed(estimate, pure=False)(
         estimator, rewards, samples, dask_key_name=name

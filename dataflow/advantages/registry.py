@@ -32,19 +32,22 @@ def names() -> tuple[str, ...]:
     return tuple(sorted(_ESTIMATORS))
 
 
-def resolve(name: str) -> Estimator:
-    """Estimator of a name.
+def resolve(advantage: str | Estimator) -> Estimator:
+    """Estimator of a name; a function is its own.
 
     Raises
     ------
     UnknownNameError
-        There is none.
+        Nobody registered the name, or it is none of these.
     """
-    if name not in _ESTIMATORS:
+    if callable(advantage):
+        return advantage
+    if advantage not in names():
         raise UnknownNameError(
-            f"no advantage is called {name!r}; known are {', '.join(names())}, or give a function"
+            f"no advantage is called {advantage!r}; known are {', '.join(names())}, or give a "
+            "function"
         )
-    return _ESTIMATORS[name]
+    return _ESTIMATORS[advantage]
 
 
 def estimate(
@@ -70,7 +73,7 @@ def estimate(
     UnknownNameError
         Nobody registered the name.
     """
-    estimator = resolve(advantage) if isinstance(advantage, str) else advantage
+    estimator = resolve(advantage)
     numbers = rewards.values if isinstance(rewards, Rewards) else tuple(rewards)
     if not any(sample.is_cancelled for sample in samples):
         return _estimate(estimator, numbers, samples)

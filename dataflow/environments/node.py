@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dask.delayed import Delayed, delayed
 
 from dataflow.environments.protocol import Environment
-from dataflow.errors import DataflowError, ToolError
+from dataflow.errors import DataflowError, PipelineError, ToolError
 from dataflow.keys import unique_key
 from dataflow.sample_batch import SampleBatch
 from dataflow.samples import Sample
@@ -58,7 +58,17 @@ def node(
         ``it.index``, for environments that depend on it.
     key
         Key of the node, e.g. ``it.key("tool", turn=0)``; a unique one otherwise.
+
+    Raises
+    ------
+    PipelineError
+        The environment has no method ``step``.
     """
+    if not isinstance(environment, Environment):
+        raise PipelineError(
+            f"environment {environment!r} is {type(environment).__name__}, which has no method "
+            "step(samples, iteration); give one of dataflow.environments or one of your own"
+        )
     name = unique_key("tool") if key is None else key
     stepped: Delayed = delayed(step, pure=False)(
         environment, samples, iteration, dask_key_name=name

@@ -39,7 +39,7 @@ def node(
     UnknownNameError
         Nobody registered the name. What goes wrong later is a `RewardError` of the node.
     """
-    judge = resolve(reward) if isinstance(reward, str) else reward
+    judge = resolve(reward)
     name = unique_key(Phase.REWARD) if key is None else key
     scored: Delayed = delayed(score, pure=False)(judge, samples, iteration, dask_key_name=name)
     return scored

@@ -34,16 +34,23 @@ def register(name: str, reward: Verifier | Judge) -> None:
     _REWARDS[name] = reward
 
 
-def resolve(name: str) -> Verifier | Judge:
-    """Reward of a name.
+def resolve(reward: str | Verifier | Judge) -> Verifier | Judge:
+    """Reward of a name; a function or judge is its own.
 
     Raises
     ------
     UnknownNameError
-        Nobody registered it.
+        Nobody registered the name, or it is none of these.
     """
-    if name not in _REWARDS:
+    if not isinstance(reward, str):
+        if callable(reward) or isinstance(reward, Judge):
+            return reward
         raise UnknownNameError(
-            f"no reward is called {name!r}; known are {', '.join(names())}, or give a function"
+            f"reward {reward!r} is {type(reward).__name__}; give a name, a function of one sample, "
+            "or a judge"
         )
-    return _REWARDS[name]
+    if reward not in _REWARDS:
+        raise UnknownNameError(
+            f"no reward is called {reward!r}; known are {', '.join(names())}, or give a function"
+        )
+    return _REWARDS[reward]

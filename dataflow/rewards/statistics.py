@@ -3,9 +3,25 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from dataflow.samples import EndReason, Sample, group_rows
+
+_ROUNDING = 1e-6
+"""Share of the largest value that rounding in float32 may come to."""
+
+
+def are_equal(values: Iterable[float]) -> bool:
+    """Whether values differ by no more than rounding, so that no difference can be learned from.
+
+    ``0.1 + 0.2`` and ``0.3`` are equal: divided by its own deviation, that noise would look like a
+    lesson.
+    """
+    found = tuple(values)
+    if not found:
+        return True
+    least, most = min(found), max(found)
+    return most - least <= _ROUNDING * max(abs(least), abs(most))
 
 
 def batch_metrics(
@@ -23,7 +39,7 @@ def batch_metrics(
     mean = math.fsum(values) / len(values)
     variance = math.fsum((value - mean) ** 2 for value in values) / len(values)
     groups = group_rows(samples)
-    num_equal = sum(len({values[row] for row in rows}) == 1 for rows in groups.values())
+    num_equal = sum(are_equal(values[row] for row in rows) for rows in groups.values())
     num_cancelled = sum(sample.is_cancelled for sample in samples)
     num_cut = sum(sample.end is EndReason.LENGTH for sample in samples)
     return (

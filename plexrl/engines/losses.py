@@ -14,7 +14,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING
 
-from dataflow.calls import Loss, TrainOptions
+from dataflow.calls import AUTOCAST_NAMES, Loss, TrainOptions
 from plexrl.engines.aggregation import Aggregator, resolve_aggregation, token_mean
 from plexrl.engines.penalties import resolve_kl
 from plexrl.errors import EngineError
@@ -68,13 +68,30 @@ def gspo(
     The ratio is the geometric mean over a sample's tokens, so the clip range is far narrower
     than that of single tokens.
     """
-    lengths_B = mask_BT.sum(-1).clamp(min=1.0)
-    log_ratio_B = ((logprobs_BT - old_logprobs_BT) * mask_BT).sum(-1) / lengths_B
-    ratio_B1 = log_ratio_B.exp()[:, None]
+    ratio_B1 = _sample_ratios(logprobs_BT, old_logprobs_BT, mask_BT)
     clipped_B1 = ratio_B1.clamp(1.0 - clip_low, 1.0 + clip_high)
     advantages_BT = per_token(advantages)
     gain_BT = (ratio_B1 * advantages_BT).minimum(clipped_B1 * advantages_BT)
     return -aggregate(gain_BT.expand_as(mask_BT), mask_BT, max_tokens)
+
+
+def _sample_ratios(logprobs_BT: Tensor, old_logprobs_BT: Tensor, mask_BT: Tensor) -> Tensor:
+    """Geometric mean over each sample's tokens of new over old probability, shape (B, 1)."""
+    lengths_B = mask_BT.sum(-1).clamp(min=1.0)
+    log_ratio_B = ((logprobs_BT - old_logprobs_BT) * mask_BT).sum(-1) / lengths_B
+    return log_ratio_B.exp()[:, None]
+
+
+def clipped(
+    options: TrainOptions, logprobs_BT: Tensor, old_logprobs_BT: Tensor, mask_BT: Tensor
+) -> Tensor:
+    """Where the ratio that a loss clips is out of its range; of shape (B, T) or (B, 1)."""
+    if options.loss == "gspo":
+        ratio_BT = _sample_ratios(logprobs_BT, old_logprobs_BT, mask_BT)
+    else:
+        ratio_BT = (logprobs_BT - old_logprobs_BT).exp()
+    is_out_BT = (ratio_BT < 1 - options.clip_low) | (ratio_BT > 1 + options.clip_high)
+    return is_out_BT & (options.loss != "reinforce")
 
 
 def cispo(
@@ -175,7 +192,7 @@ def check_options(options: TrainOptions) -> None:
     check_loss(options.loss)
     resolve_aggregation(options.aggregation)
     resolve_kl(options.kl_estimator)
-    if options.autocast not in {None, "bfloat16"}:
+    if options.autocast not in AUTOCAST_NAMES:
         raise EngineError(
             f"autocast {options.autocast!r} is not known; give 'bfloat16', or leave it out for "
             "float32"

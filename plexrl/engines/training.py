@@ -18,7 +18,7 @@ from dataflow.calls import Loss, TrainOptions
 from dataflow.samples import teaching
 from plexrl.engines.aggregation import part_weight, resolve_aggregation
 from plexrl.engines.folders import HEAD_VALUE
-from plexrl.engines.losses import per_token, resolve_loss
+from plexrl.engines.losses import clipped, per_token, resolve_loss
 from plexrl.engines.minibatch import Minibatch, check_batch, minibatches, share_of
 from plexrl.engines.optimized import Optimizable
 from plexrl.engines.penalties import importance_weights, resolve_kl
@@ -59,7 +59,7 @@ class Trainer:
         check_batch(batch, options)
         loss = resolve_loss(options)
         group = self.optimizer.param_groups[0]
-        group["lr"] = options.learning_rate
+        group["lr"] = float(options.learning_rate)
         group["betas"] = options.betas
         group["weight_decay"] = options.weight_decay
         num_steps = options.num_epochs * options.num_minibatches
@@ -253,11 +253,9 @@ def _measure(
     entropy_BT: torch.Tensor,
     options: TrainOptions,
 ) -> dict[str, float]:
-    ratio_BT = (logprobs_BT - old_BT).exp()
-    is_clipped_BT = (ratio_BT < 1 - options.clip_low) | (ratio_BT > 1 + options.clip_high)
     per_token_BT = {
         "entropy": entropy_BT,
-        "clip_fraction": is_clipped_BT,
+        "clip_fraction": clipped(options, logprobs_BT, old_BT, batch.mask),
         "logprob_mismatch": (old_BT - batch.rollout_logprobs).abs(),
     }
     if options.importance_cap is not None:

@@ -543,6 +543,10 @@ def job_facts(job: JobSpec) -> JobFacts:
         The job or one of its model folders is wrong.
     """
     check_job_name(job.name)
+    try:
+        ops = check_job(job)
+    except DataflowError as error:
+        raise JobError(f"{error}") from error
     memory_bytes = copy_bytes = 0
     for model in job.models.values():
         check_folder(model.folder)
@@ -554,10 +558,6 @@ def job_facts(job: JobSpec) -> JobFacts:
         memory_bytes += num_copies * state_bytes(
             model.folder, model.is_trainable, model.head, model.lora
         )
-    try:
-        ops = check_job(job)
-    except DataflowError as error:
-        raise JobError(f"{error}") from error
     return JobFacts(
         name=job.name,
         ops=tuple(OpHint(op.op, op.hint_s, op.wait_hint_s) for op in ops),

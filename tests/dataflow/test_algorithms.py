@@ -7,6 +7,7 @@ import pytest
 
 from dataflow.advantages import estimate, gae
 from dataflow.algorithms import PRESETS, check_settings
+from dataflow.calls import LLMCall, LogprobOptions
 from dataflow.checking import check_job
 from dataflow.dynamic_sampling import Judged, choose
 from dataflow.errors import PipelineError, UnknownNameError
@@ -90,14 +91,53 @@ def test_schedules_rise_over_the_warm_up_and_fall_to_nothing():
     assert learning_rate(2.0, "linear", 9, 10, 5) == pytest.approx(2.0 * 0.2)
 
 
-def test_reinforce_pp_normalises_over_the_batch(make_sample):
-    samples = [make_sample(index=row % 2, sample=row // 2) for row in range(4)]
+def drawn_samples(make_sample, lengths):
+    """Samples of two prompts by turns, of so many drawn tokens each."""
+    return [
+        make_sample(index=row % 2, sample=row // 2, policy_mask=(True,) * length + (False,))
+        for row, length in enumerate(lengths)
+    ]
+
+
+def test_reinforce_pp_normalises_over_the_tokens_of_the_batch(make_sample):
+    lengths = [1, 4, 2, 3]
+    samples = drawn_samples(make_sample, lengths)
     rewards = np.array([1.0, 0.0, 0.5, 0.2])
-    found = estimate("reinforce_pp", rewards.tolist(), samples)
-    assert found == pytest.approx((rewards - rewards.mean()) / rewards.std(ddof=1))
-    centered = np.array([0.25, -0.1, -0.25, 0.1])
-    found = estimate("reinforce_pp_baseline", rewards.tolist(), samples)
-    assert found == pytest.approx(centered / centered.std(ddof=1))
+    for name, values in (
+        ("reinforce_pp", rewards),
+        ("reinforce_pp_baseline", np.array([0.25, -0.1, -0.25, 0.1])),
+    ):
+        tokens = np.repeat(values, lengths)
+        wanted = (values - tokens.mean()) / tokens.std(ddof=1)
+        assert estimate(name, rewards.tolist(), samples) == pytest.approx(wanted)
+
+
+def test_rewards_that_differ_by_rounding_teach_nothing(make_sample):
+    samples = drawn_samples(make_sample, [1, 2, 3, 4])
+    # Groups of equals: the second one is 0.3 twice, as sums come out.
+    rewards = [1.0, 0.1 + 0.2, 1.0, 0.3]
+    for name in ("centered", "grpo", "grpo_batch", "rloo", "reinforce_pp_baseline"):
+        assert estimate(name, rewards, samples) == (0.0,) * 4
+    assert estimate("reinforce_pp", [0.1 + 0.2, 0.3, 0.3, 0.3], samples) == (0.0,) * 4
+    found = choose([Judged(tuple(samples), Rewards(tuple(rewards)))], num_prompts=2)
+    assert dict(found.rewards.metrics)["equal_groups"] == 1
+    assert dict(found.rewards.metrics)["informative_prompts"] == 0
+
+
+def test_the_reference_is_asked_for_the_distribution_that_is_trained(begin):
+    for temperature, asked in ((0.7, 0.7), (0, 1.0)):
+        job = grpo(
+            model="m",
+            task="copy",
+            iterations=2,
+            algorithm="reinforce_pp",
+            kl_coef=0.1,
+            temperature=temperature,
+        )
+        tasks = dict(job.pipeline(begin(job)).dask).values()
+        arguments = [value for task in tasks for value in getattr(task, "args", ())]
+        options = [v.options for v in arguments if isinstance(v, LLMCall)]
+        assert LogprobOptions(asked) in options
 
 
 def episode(make_sample, mask, index=0):

@@ -57,7 +57,7 @@ def test_hints_say_what_a_generator_has_not_built_yet(make_job):
         ({"models": {}}, "has no model"),
         ({"models": {"prompts": ModelSpec("f")}}, "model name 'prompts'"),
         ({"models": {"my model": ModelSpec("f")}}, "model name 'my model'"),
-        ({"models": {"actor": ModelSpec("")}}, "'actor' has no folder"),
+        ({"models": {"actor": ModelSpec("")}}, "'actor' has the folder ''; give the path"),
         ({"models": {"actor": ModelSpec("f", is_trainable=False)}}, "only frozen models"),
         ({"pipeline": 3}, "pipeline is int"),
         ({"iterations": 0}, "iterations is 0"),

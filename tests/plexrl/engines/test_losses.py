@@ -2,7 +2,7 @@ import pytest
 import torch
 
 from dataflow.calls import TrainOptions
-from plexrl.engines.losses import LOSSES, check_loss, grpo, reinforce, resolve_loss
+from plexrl.engines.losses import LOSSES, check_loss, clipped, grpo, reinforce, resolve_loss
 from plexrl.errors import EngineError
 
 OLD = torch.tensor([[-1.0, -2.0, -3.0], [-1.5, -0.5, 0.0]])
@@ -45,6 +45,20 @@ def test_the_clip_range_is_the_one_of_the_options():
     narrow = resolve_loss(TrainOptions(clip_high=0.2))
     assert torch.all(gradient(wide, slightly_up)[0, :2] != 0)
     assert torch.all(gradient(narrow, slightly_up)[0] == 0)
+
+
+def test_what_counts_as_clipped_is_the_ratio_that_the_loss_clips():
+    # Tokens move up and down by a half, so that the ratio of each whole sample stays 1.
+    moved = OLD + torch.tensor([[0.4, -0.4, 3.0], [-0.4, 0.4, 3.0]])
+
+    def fraction(**options):
+        is_out = clipped(TrainOptions(**options), moved, OLD, MASK)
+        return float((is_out * MASK).sum() / MASK.sum())
+
+    assert fraction() == 1.0
+    assert fraction(loss="gspo", clip_low=3e-4, clip_high=4e-4) == 0.0
+    assert fraction(loss="cispo", clip_low=1.0, clip_high=0.2) == 0.5
+    assert fraction(loss="reinforce") == 0.0
 
 
 def test_the_value_is_a_mean_over_tokens_of_the_policy():
