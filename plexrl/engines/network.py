@@ -366,23 +366,32 @@ def load_model(folder: str, head: str) -> PreTrainedModel:
             f"model folder {folder!r} has layers of type {sorted(kinds - _ATTENTION_KINDS)}; the "
             "torch engine runs full and sliding attention only"
         )
-    has_no_head = not any(f"{name}.weight" in facts.shapes for name in VALUE_HEADS)
-    for name, stored, wanted in sorted(report["mismatched_keys"]):
+    has_fresh_head = is_critic and not any(f"{n}.weight" in facts.shapes for n in VALUE_HEADS)
+    missing = [n for n in report["missing_keys"] if not (has_fresh_head and _is_head(n))]
+    _check_complete(model, folder, missing, report["mismatched_keys"])
+    if has_fresh_head:
+        _zero_head(model)
+    return model.eval()
+
+
+def _check_complete(
+    model: PreTrainedModel,
+    folder: str,
+    missing: Sequence[str],
+    misshapen: Iterable[tuple[str, Sequence[int], Sequence[int]]],
+) -> None:
+    """Raise if the library filled tensors with random numbers, other ones in each process."""
+    for name, stored, wanted in sorted(misshapen):
         raise ModelFolderError(
             f"model folder {folder!r} stores {name} with shape {tuple(stored)}, where its "
             f"config.json says {tuple(wanted)}; save configuration and weights together with "
             "`save_pretrained`"
         )
-    missing = [n for n in report["missing_keys"] if not (is_critic and has_no_head and _is_head(n))]
     if missing:
-        # The library fills them with random numbers, other ones in each process.
         raise ModelFolderError(
             f"model folder {folder!r} lacks {len(missing)} tensors of a {type(model).__name__}, "
             f"such as {min(missing)}; save the whole model with `save_pretrained`"
         )
-    if is_critic and has_no_head:
-        _zero_head(model)
-    return model.eval()
 
 
 def _is_head(tensor: str) -> bool:
