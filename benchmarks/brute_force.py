@@ -50,7 +50,7 @@ def has_cycle(jobs: Sequence[solver.Job]) -> bool | None:
         return True
     if cycle_floor_ticks(jobs) > cycle_limit_ticks(jobs):
         return False
-    answer = shortest_cycle("group", jobs, None, Effort(CYCLE_S))
+    answer = shortest_cycle("group", tuple(jobs), None, Effort(CYCLE_S))
     if answer.ending is Ending.INFEASIBLE:
         return False
     return None if answer.timeline is None else True

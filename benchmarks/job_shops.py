@@ -87,7 +87,7 @@ def _theirs(pyjobshop: ModuleType, shop: Shop, time_s: float) -> bool:
     result = model.solve(
         solver="ortools", time_limit=time_s, num_workers=NUM_WORKERS, display=False
     )
-    return result.status.name == "OPTIMAL" and round(result.objective) == shop.optimum
+    return bool(result.status.name == "OPTIMAL" and round(result.objective) == shop.optimum)
 
 
 def _shops(names: Sequence[str]) -> tuple[Shop, ...]:

@@ -43,7 +43,7 @@ def matmul_limit_samples_per_s(folder: str) -> float:
     num_passes = num_read / NUM_SAMPLES + num_drawn + TRAIN_PASSES * (num_read + num_drawn)
     config = AutoConfig.from_pretrained(folder)
     rate = _operations_per_s(config.hidden_size, config.intermediate_size)
-    return rate / (2 * num_weights * num_passes)
+    return float(rate / (2 * num_weights * num_passes))
 
 
 def _operations_per_s(width: int, inner: int) -> float:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from solver.arrangements import Arrangement, Cell, Market
+from solver.cellvalue import Effort
 from solver.policies import (
     Policy,
     keep_group,
@@ -14,7 +15,7 @@ from solver.policies import (
     smallest_share_first,
 )
 from solver.queueing import Turn
-from solver.rightsizing import Effort, right_size
+from solver.rightsizing import right_size
 from solver.scoring import Dispatch, FleetScore, period_alone_s, score_fleet
 from solver.workloads import (
     GB,

@@ -132,7 +132,7 @@ def _limited(name: str) -> Iterator[None]:
     """Break off what takes longer than any row; says where every thread is."""
 
     def break_off(*_: object) -> None:
-        faulthandler.dump_traceback(sys.__stderr__)
+        faulthandler.dump_traceback(sys.__stderr__ or sys.stderr)
         raise TimeoutError(f"row {name} did not end within {LIMIT_S} s")
 
     before = signal.signal(signal.SIGALRM, break_off)

@@ -201,8 +201,16 @@ def _told(coordinator: Coordinator, names: Sequence[str]) -> dict[str, Any]:
         raise RuntimeError(f"jobs failed: {failed}")
     return {
         "leases": tuple(lease for lease in coordinator.ledger.leases() if lease.iteration >= 0),
-        "began_s": {name: entry.iterations.first.started_s for name, entry in entries.items()},
-        "ended_s": {name: entry.iterations.last.ended_s for name, entry in entries.items()},
+        "began_s": {
+            name: first.started_s
+            for name, entry in entries.items()
+            if (first := entry.iterations.first) is not None
+        },
+        "ended_s": {
+            name: last.ended_s
+            for name, entry in entries.items()
+            if (last := entry.iterations.last) is not None
+        },
         "plans": coordinator.planner.chronicle.adopted(),
         "kept_idle_s": sum(coordinator.arbiter.kept_idle_ticks.values()) / TICKS_PER_S,
         "num_plans": coordinator.planner.status().num_solves,

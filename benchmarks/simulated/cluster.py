@@ -133,8 +133,10 @@ class SimulatedCluster:
 
     async def close(self) -> None:
         """End everything."""
-        for worker in (*self.hosts.values(), *self.services.values()):
-            await worker.kill()
+        for host in self.hosts.values():
+            await host.kill()
+        for service in self.services.values():
+            await service.kill()
         await self.scheduler.close()
 
     async def _call(self, handler: str, **kwargs: object) -> object:

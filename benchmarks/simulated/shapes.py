@@ -43,15 +43,15 @@ class ShapedPipeline:
         scores = None
         for index, (name, role) in enumerate(self.phases):
             if role is Role.ROLLOUT:
-                flow = it.actor.generate(flow)  # type: ignore[arg-type]
+                flow = it.actor.generate(flow)
             elif role is Role.NONE:
                 with dask.annotate(**{WAIT: next(waits_s)}):
                     key = it.key("tool", turn=index)
                     flow = delayed(_passed_on, pure=False)(flow, dask_key_name=key)
             elif name.startswith("logprob"):
-                scores = it.actor.logprobs(flow)  # type: ignore[arg-type]
+                scores = it.actor.logprobs(flow)
             else:
-                return it.actor.train(flow, (1.0,), old_logprobs=scores)  # type: ignore[arg-type]
+                return it.actor.train(flow, (1.0,), old_logprobs=scores)
         raise ValueError(f"job {it.job.name!r} has no train phase; give its workload one")
 
 

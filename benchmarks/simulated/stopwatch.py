@@ -43,7 +43,7 @@ class Stopwatch:
 
     def _count(self) -> None:
         now_s = time.thread_time()
-        self.seconds[self._stack[-1]] += now_s - self._since_s
+        self.seconds[self._stack[-1]] += now_s - self._since_s  # type: ignore[assignment]
         self._since_s = now_s
 
     def watch(self, owner: Any, method: str, name: str) -> None:
