@@ -27,6 +27,9 @@ from plexrl.engines.vllm_settings import check_installed, engine_arguments, head
 from plexrl.engines.vllm_transfer import BACKEND, register_backend, update
 from plexrl.errors import EngineError, ModelFolderError
 
+_HERE: list[str] = []
+"""Folder of the engine that lives in this process, for as long as the process does."""
+
 
 class VLLMEngine:
     """One resident network that samples (a `plexrl.engines.protocol.RolloutEngine`).
@@ -42,12 +45,20 @@ class VLLMEngine:
     ------
     InputError
         vLLM is not installed.
+    EngineError
+        There is one in this process already.
     ModelFolderError
         The folder holds no usable model or tokenizer.
     """
 
     def __init__(self, source: ModelSource) -> None:
         check_installed(f"model folder {source.folder!r}")
+        if _HERE:
+            raise EngineError(
+                f"this process has the vLLM engine of {_HERE[0]!r} already, and two in one process "
+                f"break each other; start {source.folder!r} by EngineProcess"
+            )
+        _HERE.append(source.folder)
         # Before vLLM takes this function away.
         torch.set_num_threads(1)
         transformers_logging.disable_progress_bar()

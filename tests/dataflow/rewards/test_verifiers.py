@@ -83,6 +83,11 @@ def test_the_known_quirks_of_puzzles_are_handled():
     prompt = ReasoningGymPrompts("number_sorting").batch(0, 1)[0]
     assert ReasoningGymReward(is_exact=True)(Sample(prompt, 0, (), text=prompt.answer)) == 1.0
     assert ReasoningGymReward(is_exact=True)(Sample(prompt, 0, (), text="['1']")) == 0.0
+    prompt = ReasoningGymPrompts("propositional_logic").batch(0, 1)[0]
+    assert prompt.answer == ""
+    assert 0.0 <= ReasoningGymReward()(Sample(prompt, 0, (), text="P")) <= 1.0
+    with pytest.raises(DataError, match="has no gold answer"):
+        ReasoningGymReward(is_exact=True)(Sample(prompt, 0, (), text="P"))
 
 
 @pytest.mark.slow
