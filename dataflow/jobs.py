@@ -104,8 +104,8 @@ class JobSpec:
     """Op → expected seconds (and ``wait:<op>`` → expected seconds without a group after it),
     used until phases were measured."""
     keep_samples: int = 1
-    """The samples of every N-th iteration, and of the last one, are kept in the store to be looked
-    at; 0 keeps none."""
+    """The samples of every N-th iteration, and of those that may be the last one, are kept in the
+    store to be looked at; 0 keeps none."""
     evaluation: Evaluation | None = None
     """What the job is measured on from time to time."""
     trackers: tuple[TrackerSpec, ...] = ()

@@ -82,8 +82,8 @@ RANGES: Mapping[str, Range] = MappingProxyType(
         "patience": Range(1, is_whole=True, may_be_none=True),
         "seed": Range(-(2**63), 2**63 - 1, is_whole=True),
         "staleness": Range(0, 1000, is_whole=True),
-        # Logits divided by less are infinite.
-        "temperature": Range(1e-3, has_zero=True),
+        # vLLM raises lower ones to this in silence.
+        "temperature": Range(0.01, has_zero=True),
         "top_k": Range(0, is_whole=True),
         "top_p": Range(0, 1, is_above=True),
         "value_clip": _WEIGHT,

@@ -484,7 +484,9 @@ class JobDriver:
 
     def _keepers(self, spec: JobSpec, iteration: Iteration) -> list[Delayed]:
         """Nodes that keep the samples of an iteration."""
-        if not spec.keep_samples or (iteration.index % spec.keep_samples and not iteration.is_last):
+        if not spec.keep_samples or (
+            iteration.index % spec.keep_samples and not spec.may_end_after(iteration.index)
+        ):
             return []
         keep = delayed(sample_log.keep, pure=False)
         return [

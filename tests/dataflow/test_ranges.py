@@ -59,7 +59,7 @@ def test_fields_of_other_kinds_are_refused(kind):
         ({"gae_lambda": 1.1}, "gae_lambda is 1.1; give a number of at least 0 and at most 1"),
         ({"num_epochs": 2.0}, "num_epochs is 2.0; give a whole number"),
         ({"top_p": 0}, "top_p is 0; give a number above 0 and at most 1"),
-        ({"temperature": 1e-9}, "temperature is 1e-09; give 0, or a number of at least 0.001"),
+        ({"temperature": 1e-9}, "temperature is 1e-09; give 0, or a number of at least 0.01"),
         ({"betas": (0.9, 1)}, r"betas is \(0.9, 1\); give two numbers from 0 to below 1"),
         ({"lr": 1e6}, "lr is 1000000.0; give a number of at least 0 and at most 1000"),
         ({"num_samples": 10**9}, "num_samples is 1000000000; give a whole number"),
