@@ -98,6 +98,11 @@ class Size:
         """Those seeds."""
         return self.seeds[: self.num_peer_seeds]
 
+    @property
+    def side_seeds(self) -> tuple[int, ...]:
+        """Workload seeds of rows beside the others, for jobs that yield otherwise."""
+        return self.seeds[:1]
+
     def jobs(self, case: Case, seed: int) -> tuple[Workload, ...]:
         """Jobs of a case under a workload seed."""
         return case.draw(seed, max(round(case.num_jobs * self.share_of_jobs), 8))
@@ -123,8 +128,9 @@ AGENTS_MARGIN = 0.04
 POOLED_MARGIN = 0.03
 DINKELBACH_ROUNDS = 20
 """More than it takes: every round either changes a speed or is the last."""
-POOLED_JOBS = 14
-"""Most jobs of a cell of pooled groups: the more meet, the less a group stands idle."""
+POOLED_JOBS = 10
+"""Most jobs of a cell of pooled groups: the more meet, the less a group stands idle, as far as
+their memory lets each job sit on several."""
 MAX_SEATS = 4
 """Groups of a kind that may keep a copy of one job's state, as far as their memory goes."""
 SHORTEST_FIRST = Way(shortest_first, Turn.SHORTEST_FIRST)
@@ -169,7 +175,7 @@ def rollmux_case(shapes: Shapes, *, is_uniform: bool) -> Case:
         num_jobs=shapes["suites"]["rollmux"]["jobs"],
         prices={"split": rollout + train, "colocated": train},
         ways=(replace(SMALLEST_SHARE_FIRST, margin=POOLED_MARGIN),),
-        steps_factor=1 if is_uniform else 4,
+        steps_factor=1 if is_uniform else 2,
         max_cell_jobs=POOLED_JOBS,
     )
 
@@ -228,7 +234,7 @@ def other_yields(case: Case) -> Case:
     """
     name = f"{case.name}_{'without' if case.market.is_yielding else 'with'}_yields"
     market = replace(case.market, is_yielding=not case.market.is_yielding)
-    return replace(case, name=name, market=market)
+    return replace(case, name=name, market=market, steps_factor=1)
 
 
 @dataclass(frozen=True, slots=True)

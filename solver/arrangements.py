@@ -12,13 +12,15 @@ from enum import StrEnum
 from functools import lru_cache, partial
 
 from solver.errors import ProblemError
-from solver.simulate import SimJob, SimOp
+from solver.simulate import SimJob, SimOp, Tape
 from solver.workloads import Role, Tail, Workload, draw
 
 MEETING_TWICE = 0.5
 """What a job that one shares another group with counts beyond its load when seats are chosen."""
 _CACHED_JOBS = 8192
 """Compiled jobs kept: searching meets the same job on the same seat again and again."""
+_CACHED_TAPES = 1024
+"""Tapes kept: those of as many jobs under one seed and horizon."""
 
 
 class Arrangement(StrEnum):
@@ -284,23 +286,36 @@ def _compile(
         Role.TRAIN: train_groups,
         Role.NONE: (),
     }
-    held = [place for place, phase in enumerate(job.phases) if groups[phase.role]]
-    count = len(job.phases)
-    # A loop may begin with phases that hold no group: they follow the last op of the pass before.
-    following = [*held[1:], held[0] + count]
-    waits = [[i % count for i in range(a + 1, b)] for a, b in zip(held, following, strict=True)]
-    places = list(zip(held, waits, strict=True))
-    is_train = [job.phases[place].role is Role.TRAIN for place in held]
+    places = _held(job, has_rollouts=bool(rollout_groups))
+    is_train = [job.phases[place].role is Role.TRAIN for place, _ in places]
     return SimJob(
         name=job.name,
         ops=tuple(_op(job, place, wait, groups, is_yielding) for place, wait in places),
         iterations=iterations,
-        tape=tuple(
-            tuple((row[place], sum(row[i] for i in wait)) for place, wait in places)
-            for row in draw(job, seed, iterations, tail)
-        ),
+        tape=_tape(job, bool(rollout_groups), seed, iterations, tail),
         ahead_ops=is_train.index(True) if staleness else 0,
         staleness=staleness,
+    )
+
+
+def _held(job: Workload, *, has_rollouts: bool) -> list[tuple[int, list[int]]]:
+    """Phases that hold a group, each with those that follow it without one."""
+    free = {Role.NONE} if has_rollouts else {Role.NONE, Role.ROLLOUT}
+    held = [place for place, phase in enumerate(job.phases) if phase.role not in free]
+    count = len(job.phases)
+    # A loop may begin with phases that hold no group: they follow the last op of the pass before.
+    following = [*held[1:], held[0] + count]
+    waits = [[i % count for i in range(a + 1, b)] for a, b in zip(held, following, strict=True)]
+    return list(zip(held, waits, strict=True))
+
+
+@lru_cache(maxsize=_CACHED_TAPES)
+def _tape(job: Workload, has_rollouts: bool, seed: int, iterations: int, tail: Tail) -> Tape:
+    """Leases and waits of a job: the same wherever it sits."""
+    places = _held(job, has_rollouts=has_rollouts)
+    return tuple(
+        tuple((row[place], sum(row[i] for i in wait)) for place, wait in places)
+        for row in draw(job, seed, iterations, tail)
     )
 
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 import random
 import time
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 from itertools import combinations
 
@@ -30,6 +30,8 @@ MERGES = 60
 """Pairs of sets put together in a round."""
 FRESH = 20
 """Sets drawn at random in a round."""
+NEAR_PAIRS = 3
+"""Jobs that follow a job in length and are tried beside it first."""
 MOST_NEIGHBOURS = 8
 """Jobs that follow each other in length are tried together up to this many."""
 JOINING = 6
@@ -52,14 +54,34 @@ CHOICE_S = 300.0
 so that the answer does not depend on the load."""
 GROWTH_SHARE = 0.4
 """Share of a budget after which sets are chosen and confirmed."""
+SAME_RATIO = 0.005
+"""Ratios this near to each other need no other choice: sets are worth the same under both."""
 PATIENCE = 5
 """Rounds in succession that tried no new set, after which there are hardly any left."""
 LAST_S = 0.5
 """Seconds of a budget in which nothing is begun any more: what is under way ends in it."""
+LEAST_CHOICE_S = 1.0
+"""With less time CP-SAT is not started: loading it takes nearly as long."""
 _UNSERVED = 1_000 * MILLION
 
 Ids = tuple[int, ...]
 """Jobs by their place in the order of length, ascending."""
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """How far a search is."""
+
+    num_tried: int
+    """Sets of jobs tried."""
+    ratio: float
+    """Price per unit of work of the best shares of those sets; of the choice where it is made."""
+    num_missed: int = 0
+    """Sets of the choice that could not be confirmed in time: their jobs have groups of their
+    own."""
+
+
+OnStanding = Callable[[Standing], None]
 
 
 def right_size(
@@ -70,6 +92,7 @@ def right_size(
     effort: Effort | None = None,
     seed: int = 0,
     budget_s: float | None = None,
+    on_standing: OnStanding = lambda _standing: None,
 ) -> tuple[Cell, ...]:
     """Cells that serve every job within its limit at the least price per unit of work.
 
@@ -88,6 +111,8 @@ def right_size(
     budget_s
         Seconds the call may take; cells that could not be confirmed in time are not used. None:
         as many as the effort takes, so that the answer is the same on every machine.
+    on_standing
+        Told after each round, and at the end.
     """
     effort = Effort() if effort is None else effort
     theta = 0.0 if effort.is_by_price else market.dedicated_price
@@ -99,10 +124,15 @@ def right_size(
     for _ in range(effort.steps):
         num_tried = len(search.tried)
         search.grow()
+        on_standing(Standing(len(search.tried), search.sizing.theta))
         num_barren = num_barren + 1 if len(search.tried) == num_tried else 0
         if num_barren == PATIENCE:
             break
-    return tuple(value.cell for value in _settle(search, dispatch).values())
+    chosen = _settle(search, dispatch)
+    cells = tuple(value.cell for value in chosen.values())
+    ratio = sum(cell.price for cell in cells) / sum(value.work for value in chosen.values())
+    on_standing(Standing(len(search.tried), ratio, search.num_missed))
+    return cells
 
 
 def _settle(search: _Search, dispatch: Dispatch) -> dict[Ids, Value]:
@@ -110,13 +140,16 @@ def _settle(search: _Search, dispatch: Dispatch) -> dict[Ids, Value]:
     for _ in range(search.sizing.effort.max_rounds):
         chosen = search.choose()
         failed = [ids for ids in chosen if not search.is_sound(ids)]
-        if not failed:
-            failed = [ids for ids in chosen if not search.is_confirmed(ids, dispatch)]
+        # Confirming takes longest: it waits for a choice of sound sets, unless time may end before.
+        if not failed or search.ends.all_s is not None:
+            sound = [ids for ids in chosen if ids not in failed]
+            failed += [ids for ids in sound if not search.is_confirmed(ids, dispatch)]
         if not failed:
             return chosen
         if search.ends.is_over:
             break
         search.ban(failed)
+    search.num_missed = sum(ids not in search.confirmed for ids in chosen if len(ids) > 1)
     return search.choose(search.confirmed)
 
 
@@ -174,6 +207,8 @@ class _Search:
     """The best choice of whole sets so far."""
     sound: set[Ids] = field(default_factory=set)
     """Sets that keep their limits under other draws than those they were valued with."""
+    num_missed: int = 0
+    """Chosen sets that were not confirmed in the end."""
     confirmed: set[Ids] = field(default_factory=set)
     """Sets that keep them under the arbiter, too."""
 
@@ -188,6 +223,10 @@ class _Search:
             self.columns[index,] = alone(self.sizing.market, job)
         self.duals = [self.sizing.market.own_price(job) for job in self.row]
         self._price()
+        # Where time is short, every job has been tried with some other one.
+        for gap in range(1, NEAR_PAIRS + 1):
+            for first in range(len(self.row) - gap):
+                self._try((first, first + gap))
         for pair in combinations(range(len(self.row)), 2):
             self._try(pair)
         self._price()
@@ -244,7 +283,7 @@ class _Search:
         place = {ids: index for index, ids in enumerate(ordered)}
         seconds = REPAIR_DETERMINISTIC_S if self.chosen else CHOICE_DETERMINISTIC_S
         for _ in range(1 if self.sizing.effort.is_by_price or self.chosen else 2):
-            if self.ends.is_over:
+            if self.ends.choice_s < LEAST_CHOICE_S:
                 break
             found = guard.choose(
                 len(self.row),
@@ -255,15 +294,22 @@ class _Search:
             )
             if found is not None:
                 chosen = [ordered[at] for at in found]
+            before = self.sizing.theta
             self._set_theta((self.columns[ids], 1.0) for ids in chosen)
+            if math.isclose(before, self.sizing.theta, rel_tol=SAME_RATIO):
+                break
         self.chosen = chosen
         return {ids: self.columns[ids] for ids in chosen}
 
     def _known_choice(self, known: Collection[Ids]) -> list[Ids]:
-        """The last choice, with jobs alone in place of what is no longer known."""
+        """The last choice, with the best of what is known in place of what no longer is."""
         kept = [ids for ids in self.chosen if ids in known]
         served = {index for ids in kept for index in ids}
-        return [*kept, *((i,) for i in range(len(self.row)) if i not in served)]
+        for ids in sorted(known, key=lambda ids: (len(ids) == 1, self._missing(ids), ids)):
+            if served.isdisjoint(ids):
+                kept.append(ids)
+                served.update(ids)
+        return kept
 
     def ban(self, failed: Iterable[Ids]) -> None:
         """Use these cells never again; others for the same jobs may come in their place."""

@@ -10,7 +10,7 @@ from solver.arrangements import Arrangement, Cell, Market, make_cell
 from solver.dispatch.events import DispatchPlan
 from solver.dispatch.views import Rule
 from solver.queueing import queue_ends
-from solver.simulate import SimJob, simulate
+from solver.simulate import SimJob, Tape, simulate
 from solver.workloads import Tail, Workload
 
 _CACHED_ENDS = 8192
@@ -140,15 +140,29 @@ def tolerances(jobs: Sequence[Workload]) -> list[float]:
     return [TOLERATED_SHARE * (job.slowdown_limit - 1) + LEAST_TOLERANCE for job in jobs]
 
 
-@lru_cache(maxsize=_CACHED_ENDS)
 def alone_ticks(job: SimJob, market: Market) -> tuple[int, ...]:
     """Ticks at which a job's iterations end on groups of its own, in its own arrangement.
 
     Where jobs are colocated and asynchronous, its rollouts and its training meet on its one group.
     """
     if job.staleness and market.arrangement is Arrangement.COLOCATED:
-        return tuple(queue_ends([job], None)[0])
-    return tuple(job.alone_ends(0))
+        return _met_ends(job)
+    # The same lengths give the same ends wherever the job sits; the tape is kept with them, so
+    # that its identity stays its own.
+    key = id(job.tape), job.ahead_ops, job.staleness
+    if not job.tape or key not in _own_ends:
+        if len(_own_ends) >= _CACHED_ENDS:
+            _own_ends.clear()
+        _own_ends[key] = job.tape, tuple(job.alone_ends(0))
+    return _own_ends[key][1]
+
+
+_own_ends: dict[tuple[int, int, int], tuple[Tape, tuple[int, ...]]] = {}
+
+
+@lru_cache(maxsize=_CACHED_ENDS)
+def _met_ends(job: SimJob) -> tuple[int, ...]:
+    return tuple(queue_ends([job], None)[0])
 
 
 def period_alone_s(

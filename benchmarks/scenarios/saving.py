@@ -62,7 +62,7 @@ def run(quick: bool, progress: Progress) -> BenchmarkResult:
     yielding = [other_yields(case) for case in (singles[0], *singles[2:4])]
     parts = {
         **_our_parts([*pools, *singles], size, size.seeds),
-        **_our_parts(yielding, size, size.peer_seeds),
+        **_our_parts(yielding, size, size.side_seeds),
         **_our_parts(singles[:2], size, size.peer_seeds, is_by_price=True),
     }
     planned = run_parts(parts, progress, _described)
@@ -77,7 +77,7 @@ def run(quick: bool, progress: Progress) -> BenchmarkResult:
     for case in singles[:2]:
         figures |= _hourly(case, size, planned)
     for case in yielding:
-        figures |= _savings(case, size.peer_seeds, planned)
+        figures |= _savings(case, size.side_seeds, planned)
     found = [entry.score for entry in planned.values()]
     figures["slo_attainment_min"] = min(score.attainment for score in found)
     figures["worst_slowdown_to_limit"] = max(score.worst for score in found)

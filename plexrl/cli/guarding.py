@@ -15,6 +15,7 @@ from rich.console import Console
 from dataflow.errors import DataflowError
 from plexrl.errors import InputError, PlexRLError, StoreError
 from plexrl.runtime.registry import JobRegistry
+from solver.errors import SolverError
 
 FINE, FAILED, BAD_INPUT, INTERRUPTED = 0, 1, 2, 130
 """Exit statuses: 130 is what shells give for Ctrl-C."""
@@ -42,7 +43,7 @@ def guarded(console: Console, *, is_json: bool, store: str | None = None) -> Ite
     except (InputError, DataflowError, StoreError) as error:
         _tell(console, error.kind, f"error: {error}", is_json=is_json)
         raise typer.Exit(BAD_INPUT) from None
-    except PlexRLError as error:
+    except (PlexRLError, SolverError) as error:
         _tell(console, error.kind, f"error: {error}", is_json=is_json)
         raise typer.Exit(FAILED) from None
     finally:

@@ -12,7 +12,7 @@ from rich.console import Console
 import solver
 from plexrl.cli.fleetfile import Fleet
 from plexrl.cli.guarding import FAILED, guarded
-from plexrl.cli.planner_answering import Extras, Wish, answer, print_json, save, show, solve
+from plexrl.cli.planner_answering import Extras, Wish, answer, print_json, save, show
 from plexrl.cli.planner_fleet import read_seats
 from plexrl.cli.planner_profile import (
     DEFAULT_LIMIT,
@@ -20,8 +20,9 @@ from plexrl.cli.planner_profile import (
     problem_of_log,
     read_log,
 )
-from plexrl.cli.planner_rehearsal import Noise, rehearse
+from plexrl.cli.planner_rehearsal import Noise
 from plexrl.cli.planner_tables import plan_tables, rehearsal_table, verification_table
+from plexrl.cli.planner_trial import Trial, try_out
 from plexrl.cli.problemfile import (
     EXAMPLE,
     read_plan,
@@ -119,17 +120,16 @@ def simulate(
     """Run a plan under noise, through the arbiter that runs the cluster."""
     console = Console(stderr=True)
     with guarded(console, is_json=is_json):
-        problem = read_problem(file)
-        wish = Wish(objective, passes, budget, seed)
-        if plan_file is not None:
-            chosen = _checked(problem, plan_file)
-        else:
-            chosen = _planned(problem, wish, console, is_json=is_json)
+        problem = read_problem_or_fleet(file)
         noise = Noise(duration_cv, wait_cv, is_heavy=heavy_tail)
-        rows = rehearse(
-            problem, chosen, noise, cycles=cycles, seeds=range(1, seeds + 1), progress=console.print
-        )
-        show({"policies": [r.to_json() for r in rows]}, [rehearsal_table(rows)], is_json=is_json)
+        trial = Trial(plan_file, noise, cycles, range(1, seeds + 1))
+        found = try_out(problem, trial, Wish(objective, passes, budget, seed), console)
+        if isinstance(found, solver.Result):
+            assert isinstance(problem, solver.Problem)
+            show(found.to_json(), plan_tables(problem, found), is_json=is_json)
+            raise typer.Exit(FAILED)
+        rows = {"policies": [row.to_json() for row in found]}
+        show(rows, [rehearsal_table(found)], is_json=is_json)
 
 
 def verify(
@@ -218,22 +218,3 @@ def _verified(file: Path, plan_file: Path) -> solver.Verification:
     if isinstance(problem, Fleet):
         return verify_seats(problem.market, problem.jobs, read_seats(plan_file), problem.names)
     return solver.verify(problem, read_plan(plan_file))
-
-
-def _planned(
-    problem: solver.Problem, wish: Wish, console: Console, *, is_json: bool
-) -> solver.Plan:
-    """A plan made now; without one the command ends here, and says why."""
-    result = solve(problem, None, wish, console)
-    if result.plan is None:
-        show(result.to_json(), plan_tables(problem, result), is_json=is_json)
-        raise typer.Exit(FAILED)
-    return result.plan
-
-
-def _checked(problem: solver.Problem, path: Path) -> solver.Plan:
-    given = read_plan(path)
-    found = solver.verify(problem, given)
-    if not found.is_valid:
-        raise InputError(f"{path} is no plan of this problem: {found.violations[0]}")
-    return given

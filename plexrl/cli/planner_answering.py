@@ -13,7 +13,7 @@ from rich.text import Text
 
 import solver
 from plexrl.cli.fleetfile import Fleet
-from plexrl.cli.planner_fleet import fleet_tables, plan_fleet
+from plexrl.cli.planner_fleet import FleetPlan, fleet_tables, plan_fleet
 from plexrl.cli.planner_fleet_views import report_of_fleet
 from plexrl.cli.planner_frontier import frontier
 from plexrl.cli.planner_tables import changes, frontier_table, plan_tables, what_if_table
@@ -74,7 +74,7 @@ def answer(
         Whether to print one JSON object instead of tables.
     """
     if isinstance(asked, Fleet):
-        return _answer_fleet(asked, wish, extras, is_json=is_json)
+        return _answer_fleet(asked, wish, extras, console, is_json=is_json)
     old = None if extras.diff is None else read_plan(extras.diff)
     result = solve(asked, old, wish, console)
     if old is not None and asked.current is None:
@@ -122,6 +122,19 @@ def solve(
     )
 
 
+def fleet_plan(fleet: Fleet, wish: Wish, console: Console) -> FleetPlan:
+    """Plan several pools, and say on standard error how far that is."""
+
+    def tell(text: str) -> None:
+        console.print(text, highlight=False, markup=False, soft_wrap=True)
+
+    tell(
+        f"planning {counted(len(fleet.jobs), 'job')} on groups of "
+        f"{counted(len(fleet.names), 'pool')}, at most {wish.budget_s:g} s"
+    )
+    return plan_fleet(fleet, wish.objective, wish.budget_s, wish.seed, tell)
+
+
 def save(path: Path, text: str) -> None:
     """Write a file.
 
@@ -154,7 +167,9 @@ def print_json(data: Mapping[str, object]) -> None:
     sys.stdout.write(json.dumps(data, default=str) + "\n")
 
 
-def _answer_fleet(fleet: Fleet, wish: Wish, extras: Extras, *, is_json: bool) -> bool:
+def _answer_fleet(
+    fleet: Fleet, wish: Wish, extras: Extras, console: Console, *, is_json: bool
+) -> bool:
     others = {
         "--diff": extras.diff,
         "--frontier": extras.with_frontier,
@@ -164,7 +179,7 @@ def _answer_fleet(fleet: Fleet, wish: Wish, extras: Extras, *, is_json: bool) ->
         if value:
             raise InputError(f"{option} does not go with ops that name pools; leave it out")
     try:
-        made = plan_fleet(fleet, wish.objective, wish.budget_s, wish.seed)
+        made = fleet_plan(fleet, wish, console)
     except solver.PlanError as error:
         data = {"status": str(solver.Status.UNKNOWN), "reason": str(error)}
         show(data, [Text(f"no plan: {error}", style="bold red")], is_json=is_json)

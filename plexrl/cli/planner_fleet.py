@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import time
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -19,7 +20,7 @@ from solver.arrangements import Cell
 from solver.cellvalue import Effort
 from solver.policies import shortest_first
 from solver.queueing import Turn
-from solver.rightsizing import right_size
+from solver.rightsizing import Standing, right_size
 from solver.scoring import FleetScore, score_fleet
 from solver.seating import Seat, seats_of, verify_seats
 
@@ -59,8 +60,27 @@ class FleetPlan:
         }
 
 
-def plan_fleet(fleet: Fleet, objective: solver.Objective, budget_s: float, seed: int) -> FleetPlan:
+def plan_fleet(
+    fleet: Fleet,
+    objective: solver.Objective,
+    budget_s: float,
+    seed: int,
+    tell: Callable[[str], object] = lambda _text: None,
+) -> FleetPlan:
     """The cells with the least price per unit of work, or the least price alone.
+
+    Parameters
+    ----------
+    fleet
+        Jobs and groups.
+    objective
+        `GPU_HOURS` or `COST`.
+    budget_s
+        Seconds the search may take.
+    seed
+        Of the search.
+    tell
+        Told in a sentence how far the search is, at most once a second.
 
     Raises
     ------
@@ -87,12 +107,38 @@ def plan_fleet(fleet: Fleet, objective: solver.Objective, budget_s: float, seed:
         effort=effort,
         seed=seed,
         budget_s=budget_s,
+        on_standing=_Teller(tell, effort.is_by_price, fleet.market.dedicated_price),
     )
     seats = seats_of(cells, fleet.names)
     broken = verify_seats(fleet.market, fleet.jobs, seats, fleet.names).violations
     if broken:
         raise solver.PlanError(f"the plan failed its check: {broken[0]}")
     return _scored(fleet, cells, seats)
+
+
+class _Teller:
+    """Says how far a search is."""
+
+    def __init__(self, tell: Callable[[str], object], is_by_price: bool, own_price: float) -> None:
+        self._tell = tell
+        self._is_by_price = is_by_price
+        self._own_price = own_price
+        self._began_s = self._told_s = time.monotonic()
+
+    def __call__(self, standing: Standing) -> None:
+        now_s = time.monotonic()
+        if standing.num_missed:
+            self._tell(
+                f"no time was left to confirm {counted(standing.num_missed, 'set')} of jobs; they "
+                "have groups of their own: allow more with --budget"
+            )
+        elif now_s - self._told_s >= 1:
+            self._told_s = now_s
+            saved = f", at best {1 - standing.ratio / self._own_price:.1%} saved"
+            self._tell(
+                f"{now_s - self._began_s:7.2f} s  {counted(standing.num_tried, 'set')} of jobs "
+                f"tried{'' if self._is_by_price else saved}"
+            )
 
 
 _BY_PRICE = {solver.Objective.GPU_HOURS: False, solver.Objective.COST: True}

@@ -79,8 +79,8 @@ def read_problem(path: str | Path) -> solver.Problem:
     found = read_problem_or_fleet(path)
     if isinstance(found, Fleet):
         raise InputError(
-            f"{path}: its ops name pools; such files are planned (plexrl plan) and their plans "
-            "checked (plexrl verify), this command takes jobs of one group each"
+            f"{path}: its ops name pools; such files are for plexrl plan, verify and simulate, "
+            "this command takes jobs of one group each"
         )
     return found
 

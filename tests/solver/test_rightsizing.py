@@ -141,3 +141,19 @@ def test_sets_given_up_are_not_used_where_the_next_prices_come_too_late(monkeypa
     )
     cells = right_size(COLOCATED, WAITERS[:4], dispatch=shortest_first, effort=Effort(steps=6))
     assert names(cells) == [["j0"], ["j1"], ["j2"], ["j3"]]
+
+
+def test_without_an_answer_of_the_last_master_the_best_sets_serve(monkeypatch):
+    monkeypatch.setattr(rightsizing.guard, "choose", lambda *_, **__: None)
+    told = []
+    cells = right_size(
+        COLOCATED,
+        WAITERS[:4],
+        dispatch=shortest_first,
+        effort=replace(SMALL, steps=1),
+        on_standing=told.append,
+    )
+    assert sorted(job.name for cell in cells for job in cell.jobs) == ["j0", "j1", "j2", "j3"]
+    assert sum(cell.price for cell in cells) < 4
+    assert told[-1].ratio < COLOCATED.dedicated_price
+    assert (told[-1].num_tried > 6, told[-1].num_missed) == (True, 0)

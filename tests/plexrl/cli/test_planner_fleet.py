@@ -89,11 +89,17 @@ def test_a_plan_shares_groups_and_passes_the_check_that_a_changed_one_fails(tmp_
     data = json.loads(plan.read_text(encoding="utf-8"))
     assert data["saving"] > 0.1
     assert run("verify", file, plan).exit_code == 0
+    trial = run("simulate", file, "--plan", plan, "--cycles", 20, "--seeds", 1, "--json")
+    rows = {row["name"]: row for row in json.loads(trial.stdout)["policies"]}
+    assert set(rows) == {"shortest first", "smallest share first", "first ready"}
+    assert rows["shortest first"]["attainment"] == 1.0
+    assert rows["shortest first"]["saving"] == pytest.approx(data["saving"], abs=0.05)
     data["seats"][0]["train"] = data["seats"][0]["rollout"]
     plan.write_text(json.dumps(data), encoding="utf-8")
     told = run("verify", file, plan)
     assert told.exit_code == 1
     assert "which is no group for train" in told.stdout
+    assert "is no plan of this problem" in run("simulate", file, "--plan", plan).output
 
 
 @pytest.mark.slow
@@ -102,6 +108,9 @@ def test_too_few_groups_are_counted(tmp_path):
     done = run("plan", write(tmp_path, groups=few), "--budget", 2, "--json")
     assert done.exit_code == 1
     assert "groups to keep their limits" in json.loads(done.stdout)["reason"]
+    tried = run("simulate", tmp_path / "fleet.yaml", "--budget", 2)
+    assert tried.exit_code == 1
+    assert "error: the jobs need" in tried.output
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,96 @@
+"""Runs the seats of a plan of several pools in simulation, under several rules."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from statistics import fmean
+
+import networkx as nx
+
+from plexrl.cli.fleetfile import Fleet
+from plexrl.cli.planner_rehearsal import Rehearsal
+from plexrl.errors import InputError
+from solver.arrangements import Arrangement, Cell
+from solver.errors import ProblemError
+from solver.policies import first_ready, shortest_first, smallest_share_first
+from solver.scoring import Dispatch, score_fleet
+from solver.seating import Seat
+from solver.workloads import Tail
+
+RULES: tuple[tuple[str, Dispatch], ...] = (
+    ("shortest first", shortest_first),
+    ("smallest share first", smallest_share_first),
+    ("first ready", first_ready),
+)
+"""Name and dispatch; the first is the one that plans are made with."""
+
+
+def rehearse_fleet(
+    fleet: Fleet,
+    seats: Sequence[Seat],
+    *,
+    is_heavy: bool,
+    cycles: int,
+    seeds: Iterable[int],
+    progress: Callable[[str], object] = lambda _text: None,
+) -> tuple[Rehearsal, ...]:
+    """Run the seats under each rule, all with the same draws.
+
+    Parameters
+    ----------
+    fleet
+        What the file says; ops vary as it says, too.
+    seats
+        Where each job runs, checked before.
+    is_heavy
+        Whether rollouts and waits have Pareto instead of lognormal lengths.
+    cycles
+        Iterations of the slowest job of a set that shares groups.
+    seeds
+        Noise seeds.
+    progress
+        Told what is run.
+
+    Raises
+    ------
+    InputError
+        A job ends no iteration in so few cycles.
+    """
+    seeds, cells = tuple(seeds), tuple(_cells(fleet, seats))
+    tail = Tail.PARETO if is_heavy else Tail.LOGNORMAL
+    found = []
+    for name, dispatch in RULES:
+        progress(f"simulating {name}, {len(seeds)} seeds of {cycles} cycles")
+        try:
+            score = score_fleet(cells, dispatch, seeds, cycles=cycles, tail=tail)
+        except ProblemError as error:
+            raise InputError(f"{cycles} cycles are too few: {error}; raise --cycles") from error
+        found.append(
+            Rehearsal(
+                name=name,
+                slowdown_mean=fmean(score.slowdowns.values()),
+                slowdown_worst=max(score.slowdowns.values()),
+                attainment=score.attainment,
+                saving=score.saving(fleet.market.dedicated_price),
+                slowdowns=dict(score.slowdowns),
+            )
+        )
+    return tuple(found)
+
+
+def _cells(fleet: Fleet, seats: Sequence[Seat]) -> Iterator[Cell]:
+    """Sets of jobs that meet on groups, directly or by others."""
+    jobs, seated = {job.name: job for job in fleet.jobs}, {seat.job: seat for seat in seats}
+    is_private = fleet.market.arrangement is Arrangement.PRIVATE_ROLLOUT
+    graph: nx.Graph[tuple[str, str]] = nx.Graph()
+    for seat in seats:
+        for group in (*seat.train, *(() if is_private else seat.rollout)):
+            graph.add_edge(("job", seat.job), ("group", group))
+    for part in nx.connected_components(graph):
+        names = sorted(name for kind, name in part if kind == "job")
+        yield Cell(
+            fleet.market,
+            tuple(jobs[name] for name in names),
+            tuple(() if is_private else seated[name].rollout for name in names),
+            tuple(seated[name].train for name in names),
+        )
