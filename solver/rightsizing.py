@@ -58,7 +58,7 @@ SAME_RATIO = 0.005
 """Ratios this near to each other need no other choice: sets are worth the same under both."""
 PATIENCE = 5
 """Rounds in succession that tried no new set, after which there are hardly any left."""
-LAST_S = 0.5
+LAST_S = 0.4
 """Seconds of a budget in which nothing is begun any more: what is under way ends in it."""
 LEAST_CHOICE_S = 1.0
 """With less time CP-SAT is not started: loading it takes nearly as long."""

@@ -14,6 +14,7 @@ from rich.text import Text
 import solver
 from plexrl.cli.fleetfile import Fleet
 from plexrl.cli.planner_fleet import FleetPlan, fleet_tables, plan_fleet
+from plexrl.cli.planner_fleet_questions import fleet_frontier, fleet_what_if
 from plexrl.cli.planner_fleet_views import report_of_fleet
 from plexrl.cli.planner_frontier import frontier
 from plexrl.cli.planner_tables import changes, frontier_table, plan_tables, what_if_table
@@ -170,25 +171,29 @@ def print_json(data: Mapping[str, object]) -> None:
 def _answer_fleet(
     fleet: Fleet, wish: Wish, extras: Extras, console: Console, *, is_json: bool
 ) -> bool:
-    others = {
-        "--diff": extras.diff,
-        "--frontier": extras.with_frontier,
-        "--what-if": extras.with_what_if,
-    }
-    for option, value in others.items():
-        if value:
-            raise InputError(f"{option} does not go with ops that name pools; leave it out")
+    if extras.diff is not None:
+        raise InputError("--diff does not go with ops that name pools; leave it out")
     try:
         made = fleet_plan(fleet, wish, console)
     except solver.PlanError as error:
-        data = {"status": str(solver.Status.UNKNOWN), "reason": str(error)}
-        show(data, [Text(f"no plan: {error}", style="bold red")], is_json=is_json)
+        reason = {"status": str(solver.Status.UNKNOWN), "reason": str(error)}
+        show(reason, [Text(f"no plan: {error}", style="bold red")], is_json=is_json)
         return False
     if extras.output is not None:
         save(extras.output, json.dumps(made.to_json(), indent=2) + "\n")
+    data, tables = made.to_json(), list(fleet_tables(fleet, made))
+    asked = wish.objective, wish.budget_s, wish.seed
+    points = fleet_frontier(fleet, *asked) if extras.with_frontier else ()
+    if points:
+        data["frontier"] = [point.to_json() for point in points]
+        tables.append(frontier_table(points))
+    if extras.with_what_if:
+        answers = fleet_what_if(fleet, made, *asked)
+        data["what_if"] = [entry.to_json() for entry in answers]
+        tables.append(what_if_table(answers))
     if extras.report is not None:
-        save(extras.report, write_plan_report(report_of_fleet(fleet, made)))
-    show(made.to_json(), fleet_tables(fleet, made), is_json=is_json)
+        save(extras.report, write_plan_report(report_of_fleet(fleet, made, points)))
+    show(data, tables, is_json=is_json)
     return True
 
 

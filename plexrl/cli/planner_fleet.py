@@ -30,7 +30,13 @@ MARGIN = 0.03
 SCORING_SEEDS = (5_000, 5_001)
 """Noise seeds of the slowdowns that are told: none that planned."""
 CYCLES = 60
-"""Iterations of the slowest job in those."""
+"""Most iterations of the slowest job in those."""
+LEAST_CYCLES = 10
+"""Fewest of them: where there are many jobs, fewer tell as much."""
+SCORED_ITERATIONS = 4_000
+"""Iterations of all jobs, over all seeds, that are simulated as far as `LEAST_CYCLES` allow."""
+ITERATION_S = 2e-4
+"""About what simulating one takes."""
 ENDLESS_STEPS = 10**6
 """Rounds of a search that only its budget ends."""
 
@@ -47,6 +53,11 @@ class FleetPlan:
     """Job → simulated iteration time shared ÷ alone, under draws the planner did not see."""
     saving: float
     """Share of the price per unit of work saved over groups of its own for each job."""
+
+    @property
+    def num_groups(self) -> int:
+        """Groups in use."""
+        return len({group for seat in self.seats for group in (*seat.rollout, *seat.train)})
 
     def to_json(self) -> dict[str, object]:
         """The plan as JSON types."""
@@ -76,7 +87,7 @@ def plan_fleet(
     objective
         `GPU_HOURS` or `COST`.
     budget_s
-        Seconds the search may take.
+        Seconds it may take in all.
     seed
         Of the search.
     tell
@@ -106,7 +117,7 @@ def plan_fleet(
         dispatch=shortest_first,
         effort=effort,
         seed=seed,
-        budget_s=budget_s,
+        budget_s=max(budget_s - _scoring_s(len(fleet.jobs)), budget_s / 2),
         on_standing=_Teller(tell, effort.is_by_price, fleet.market.dedicated_price),
     )
     seats = seats_of(cells, fleet.names)
@@ -179,10 +190,9 @@ def fleet_tables(fleet: Fleet, plan: FleetPlan) -> Sequence[RenderableType]:
             f"{jobs[seat.job].slowdown_limit:.3f}",
         )
     close_table(table, len(plan.seats))
-    groups = {group for seat in plan.seats for group in (*seat.rollout, *seat.train)}
     lines = [
         ("arranged", str(fleet.market.arrangement).replace("_", " ")),
-        ("uses", f"{counted(len(groups), 'group')} for {counted(len(plan.seats), 'job')}"),
+        ("uses", f"{counted(plan.num_groups, 'group')} for {counted(len(plan.seats), 'job')}"),
         ("price", f"{plan.score.price / PRICE_UNITS:.5g}"),
         ("saving", f"{plan.saving:.1%} of the price per unit of work, against groups of their own"),
         ("limits", f"{plan.score.attainment:.1%} kept in simulation under draws not planned with"),
@@ -191,7 +201,16 @@ def fleet_tables(fleet: Fleet, plan: FleetPlan) -> Sequence[RenderableType]:
     return [table, Text("\n".join(f"{name:10} {value}" for name, value in lines))]
 
 
+def _cycles(num_jobs: int) -> int:
+    most = SCORED_ITERATIONS // (num_jobs * len(SCORING_SEEDS))
+    return min(max(most, LEAST_CYCLES), CYCLES)
+
+
+def _scoring_s(num_jobs: int) -> float:
+    return ITERATION_S * num_jobs * len(SCORING_SEEDS) * _cycles(num_jobs)
+
+
 def _scored(fleet: Fleet, cells: Sequence[Cell], seats: tuple[Seat, ...]) -> FleetPlan:
-    score = score_fleet(cells, shortest_first, SCORING_SEEDS, cycles=CYCLES)
+    score = score_fleet(cells, shortest_first, SCORING_SEEDS, cycles=_cycles(len(fleet.jobs)))
     saving = score.saving(fleet.market.dedicated_price)
     return FleetPlan(tuple(cells), seats, score, score.slowdowns, saving)

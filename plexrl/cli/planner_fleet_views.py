@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from plexrl.cli.fleetfile import Fleet
 from plexrl.cli.planner_fleet import SCORING_SEEDS, FleetPlan
+from plexrl.cli.planner_frontier import FrontierPoint
 from plexrl.cli.problemfile import PRICE_UNITS
 from plexrl.dashboard.plancycles import PlannedSpan
 from plexrl.dashboard.planreport import JobRow, PlanReport
@@ -20,15 +21,16 @@ SHOWN_CYCLES = 3
 """Iterations of the slowest job of a cell that are drawn."""
 
 
-def report_of_fleet(fleet: Fleet, plan: FleetPlan) -> PlanReport:
+def report_of_fleet(
+    fleet: Fleet, plan: FleetPlan, frontier: Sequence[FrontierPoint] = ()
+) -> PlanReport:
     """The page's view of a plan of several pools."""
     limits = {job.name: job for job in fleet.jobs}
-    groups = {group for seat in plan.seats for group in (*seat.rollout, *seat.train)}
     return PlanReport(
         title=f"Plan for {counted(len(plan.seats), 'job')} on several pools",
         facts=(
             ("arranged", str(fleet.market.arrangement).replace("_", " ")),
-            ("groups used", str(len(groups))),
+            ("groups used", str(plan.num_groups)),
             ("price", f"{plan.score.price / PRICE_UNITS:.5g}"),
             ("saving per unit of work", f"{plan.saving:.1%} of groups of their own"),
             ("limits kept in simulation", f"{plan.score.attainment:.1%}"),
@@ -48,6 +50,9 @@ def report_of_fleet(fleet: Fleet, plan: FleetPlan) -> PlanReport:
         ),
         gaps=(),
         overlaps={},
+        frontier=tuple(
+            (point.slowdown_limit, point.saving) for point in frontier if point.saving is not None
+        ),
     )
 
 

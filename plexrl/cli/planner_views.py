@@ -55,7 +55,9 @@ def report_of(
 
 
 def _alternative(entry: WhatIf) -> Alternative:
-    spans = () if entry.plan is None else _spans(entry.problem, entry.plan)
+    if entry.problem is None or entry.plan is None:
+        return Alternative(entry.name, entry.outcome, ())
+    spans = _spans(entry.problem, entry.plan)
     return Alternative(entry.name, entry.outcome, spans)
 
 

@@ -22,10 +22,11 @@ MOST_S = 10.0
 
 @dataclass(frozen=True, slots=True)
 class WhatIf:
-    """One question, and the plan that the greedy planner has for it."""
+    """One question, and the plan for it."""
 
     name: str
-    problem: solver.Problem
+    problem: solver.Problem | None
+    """None where ops name pools."""
     plan: solver.Plan | None
     outcome: str
     """What comes of it, in a sentence."""

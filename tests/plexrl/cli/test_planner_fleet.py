@@ -150,6 +150,23 @@ def test_what_belongs_to_the_other_kind_of_file_is_refused(tmp_path):
         read_problem_or_fleet(write(tmp_path, jobs=jobs, staleness=1))
     with pytest.raises(InputError, match="this command takes jobs of one group each"):
         read_problem(write(tmp_path))
-    for option in ("--what-if", "--frontier"):
-        assert f"{option} does not go" in run("plan", write(tmp_path), option).output
+    assert "--diff does not go" in run("plan", write(tmp_path), "--diff", tmp_path / "x").output
     assert "--objective groups" in run("plan", write(tmp_path), "--objective", "groups").output
+
+
+@pytest.mark.slow
+def test_other_questions_are_searched_for_too(tmp_path):
+    jobs = [{**job, "ops": [{**op, "cv": 0.0} for op in job["ops"]]} for job in DATA["jobs"][:2]]
+    jobs = deepcopy(jobs)
+    jobs[1]["ops"][0]["duration_s"] = 50
+    done = run(
+        "plan", write(tmp_path, jobs=jobs), "--budget", 6, "--frontier", "--what-if", "--json"
+    )
+    data = json.loads(done.stdout)
+    assert [point["slowdown_limit"] for point in data["frontier"]] == [1.05, 1.1, 1.2, 1.3, 1.5, 2]
+    assert data["frontier"][0]["num_groups"] > data["frontier"][-1]["num_groups"]
+    assert [entry["name"] for entry in data["what_if"]] == [
+        "one more job like j0",
+        "one more job like j1",
+    ]
+    assert all("instead of" in entry["outcome"] for entry in data["what_if"])
