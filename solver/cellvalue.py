@@ -276,18 +276,28 @@ def _works(
     market: Market, jobs: Sequence[Workload], roles: Sequence[Role], most: int
 ) -> list[float]:
     """Per number of groups from 1 the work that no schedule exceeds; 0 where none is possible."""
-    role = Role.TRAIN if Role.TRAIN in roles else Role.ROLLOUT
-    shares = [
+    role, shares = _shared(roles), demands(market, jobs, roles)
+    return [
+        (most_work(shares, count) or 0.0) if has_room(market, jobs, role, count) else 0.0
+        for count in range(1, most + 1)
+    ]
+
+
+def _shared(roles: Sequence[Role]) -> Role:
+    """The role whose groups serve all of these."""
+    return Role.TRAIN if Role.TRAIN in roles else Role.ROLLOUT
+
+
+def demands(market: Market, jobs: Iterable[Workload], roles: Sequence[Role]) -> list[Demand]:
+    """What each job asks of the groups that serve some roles."""
+    role = _shared(roles)
+    return [
         Demand(
             job.width(role) * _share(job, roles, market.staleness),
             1 / job.slowdown_limit,
             market.weight(job),
         )
         for job in jobs
-    ]
-    return [
-        (most_work(shares, count) or 0.0) if has_room(market, jobs, role, count) else 0.0
-        for count in range(1, most + 1)
     ]
 
 

@@ -27,10 +27,10 @@ from plexrl.cli.problemfile import (
     EXAMPLE,
     read_plan,
     read_problem,
-    read_problem_or_fleet,
     to_file,
 )
 from plexrl.errors import InputError
+from solver.explain_pools import explain_pools
 from solver.planner import MAX_PASSES
 from solver.seating import verify_seats
 from solver.verify_log import verify_log
@@ -89,7 +89,7 @@ def plan(
             raise InputError("no problem file is given; name one, or try: plexrl plan --example")
         wish = Wish(objective, passes, budget, seed)
         extras = Extras(output, diff, report, with_frontier, with_what_if)
-        if not answer(read_problem_or_fleet(file), wish, extras, console, is_json=is_json):
+        if not answer(read_problem(file), wish, extras, console, is_json=is_json):
             raise typer.Exit(FAILED)
 
 
@@ -120,7 +120,7 @@ def simulate(
     """Run a plan under noise, through the arbiter that runs the cluster."""
     console = Console(stderr=True)
     with guarded(console, is_json=is_json):
-        problem = read_problem_or_fleet(file)
+        problem = read_problem(file)
         noise = Noise(duration_cv, wait_cv, is_heavy=heavy_tail)
         trial = Trial(plan_file, noise, cycles, range(1, seeds + 1))
         found = try_out(problem, trial, Wish(objective, passes, budget, seed), console)
@@ -165,7 +165,10 @@ def explain(file: ProblemPath, passes: Passes = 1, is_json: Json = False) -> Non
     """Say why a problem has no plan, in plain words."""
     with guarded(Console(stderr=True), is_json=is_json):
         problem = read_problem(file)
-        reason = solver.explain(problem, most_passes=passes)
+        if isinstance(problem, Fleet):
+            reason = explain_pools(problem.market, problem.jobs, problem.names)
+        else:
+            reason = solver.explain(problem, most_passes=passes)
         text = reason or "nothing was found that forbids a plan; try: plexrl plan"
         show({"is_explained": bool(reason), "reason": reason}, [text], is_json=is_json)
 
@@ -214,7 +217,7 @@ def register(app: typer.Typer) -> None:
 
 
 def _verified(file: Path, plan_file: Path) -> solver.Verification:
-    problem = read_problem_or_fleet(file)
+    problem = read_problem(file)
     if isinstance(problem, Fleet):
         return verify_seats(problem.market, problem.jobs, read_seats(plan_file), problem.names)
     return solver.verify(problem, read_plan(plan_file))

@@ -25,6 +25,7 @@ from plexrl.cli.problemfile import read_plan
 from plexrl.dashboard.planreport import write_plan_report
 from plexrl.errors import InputError
 from plexrl.spelling import counted
+from solver.explain_pools import explain_pools
 from solver.planner import REPEATING, current_of
 
 _PLAIN_WIDTH = 100
@@ -173,6 +174,11 @@ def _answer_fleet(
 ) -> bool:
     if extras.diff is not None:
         raise InputError("--diff does not go with ops that name pools; leave it out")
+    lacking = explain_pools(fleet.market, fleet.jobs, fleet.names)
+    if lacking:
+        found = {"status": str(solver.Status.INFEASIBLE), "reason": lacking}
+        show(found, [Text(f"no plan (infeasible): {lacking}", style="bold red")], is_json=is_json)
+        return False
     try:
         made = fleet_plan(fleet, wish, console)
     except solver.PlanError as error:

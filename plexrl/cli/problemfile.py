@@ -67,31 +67,14 @@ jobs:
 """
 
 
-def read_problem(path: str | Path) -> solver.Problem:
-    """Read a problem file, or what `solver.Problem.to_json` wrote.
+def read_problem(path: str | Path) -> solver.Problem | Fleet:
+    """Read a problem file, or what `solver.Problem.to_json` wrote; ops may name their pools.
 
     Raises
     ------
     InputError
         It cannot be read, is no mapping, breaks the schema, or contradicts itself; the message
         names the file, the path inside it, the value found and the remedy.
-    """
-    found = read_problem_or_fleet(path)
-    if isinstance(found, Fleet):
-        raise InputError(
-            f"{path}: its ops name pools; such files are for plexrl plan, verify and simulate, "
-            "this command takes jobs of one group each"
-        )
-    return found
-
-
-def read_problem_or_fleet(path: str | Path) -> solver.Problem | Fleet:
-    """The same for files whose ops may name the pools that run them.
-
-    Raises
-    ------
-    InputError
-        As `read_problem`.
     """
     path = Path(path)
     data = load(path)

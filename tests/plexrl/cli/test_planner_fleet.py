@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 
 from plexrl.cli.fleetfile import Fleet
 from plexrl.cli.main import app
-from plexrl.cli.problemfile import read_problem, read_problem_or_fleet
+from plexrl.cli.problemfile import read_problem
 from plexrl.errors import InputError
 from solver.arrangements import Arrangement
 from solver.workloads import Role
@@ -50,7 +50,7 @@ def run(*arguments):
     [({}, Arrangement.SPLIT), ({"private_pool": "h20"}, Arrangement.PRIVATE_ROLLOUT)],
 )
 def test_pools_of_ops_say_how_jobs_are_arranged(tmp_path, more, arrangement):
-    fleet = read_problem_or_fleet(write(tmp_path, staleness=1, **more))
+    fleet = read_problem(write(tmp_path, staleness=1, **more))
     assert isinstance(fleet, Fleet)
     assert (fleet.market.arrangement, fleet.market.staleness) == (arrangement, 1)
     assert fleet.names[Role.ROLLOUT] == tuple(f"roll-{index}" for index in range(6))
@@ -63,7 +63,7 @@ def test_one_pool_for_all_ops_is_colocated(tmp_path):
     jobs = deepcopy(DATA["jobs"])
     for job in jobs:
         job["ops"][0]["pool"] = "h800"
-    fleet = read_problem_or_fleet(write(tmp_path, jobs=jobs))
+    fleet = read_problem(write(tmp_path, jobs=jobs))
     assert fleet.market.arrangement is Arrangement.COLOCATED
     assert fleet.market.dedicated_price == 4224
 
@@ -71,7 +71,7 @@ def test_one_pool_for_all_ops_is_colocated(tmp_path):
 def test_ops_may_hold_several_groups_at_once(tmp_path):
     jobs = deepcopy(DATA["jobs"])
     jobs[0]["ops"][1]["groups"] = 3
-    fleet = read_problem_or_fleet(write(tmp_path, jobs=jobs))
+    fleet = read_problem(write(tmp_path, jobs=jobs))
     assert [(job.rollout_width, job.train_width) for job in fleet.jobs[:2]] == [(1, 3), (1, 1)]
     assert fleet.market.own_price(fleet.jobs[0]) == 1480 + 3 * 4224
 
@@ -104,7 +104,7 @@ def test_a_plan_shares_groups_and_passes_the_check_that_a_changed_one_fails(tmp_
 
 @pytest.mark.slow
 def test_too_few_groups_are_counted(tmp_path):
-    few = [{**entry, "count": 1} for entry in DATA["groups"]]
+    few = [{**entry, "count": 3} for entry in DATA["groups"]]
     done = run("plan", write(tmp_path, groups=few), "--budget", 2, "--json")
     assert done.exit_code == 1
     assert "groups to keep their limits" in json.loads(done.stdout)["reason"]
@@ -140,18 +140,29 @@ def test_what_contradicts_itself_is_named(tmp_path, change, words):
     data = deepcopy(DATA)
     change(data)
     with pytest.raises(InputError) as caught:
-        read_problem_or_fleet(write(tmp_path, **data))
+        read_problem(write(tmp_path, **data))
     assert words in str(caught.value)
 
 
 def test_what_belongs_to_the_other_kind_of_file_is_refused(tmp_path):
     jobs = [{"name": "a", "ops": [{"name": "train", "duration_s": 1}]}]
     with pytest.raises(InputError, match="staleness goes with ops that name pools"):
-        read_problem_or_fleet(write(tmp_path, jobs=jobs, staleness=1))
-    with pytest.raises(InputError, match="this command takes jobs of one group each"):
-        read_problem(write(tmp_path))
+        read_problem(write(tmp_path, jobs=jobs, staleness=1))
     assert "--diff does not go" in run("plan", write(tmp_path), "--diff", tmp_path / "x").output
     assert "--objective groups" in run("plan", write(tmp_path), "--objective", "groups").output
+
+
+def test_what_no_plan_could_do_without_is_told_at_once(tmp_path):
+    strict = [{**job, "slowdown_limit": 1.2} for job in DATA["jobs"]]
+    for count, reason in ((1, "the states of the jobs take 1.8 TB on train groups"), (2, "busy")):
+        few = [{**entry, "count": count} for entry in DATA["groups"]]
+        file = write(tmp_path, groups=few, jobs=strict)
+        done = run("plan", file, "--json")
+        assert done.exit_code == 1
+        assert json.loads(done.stdout)["status"] == "infeasible"
+        told = run("explain", file, "--json")
+        assert told.exit_code == 0
+        assert reason in json.loads(told.stdout)["reason"]
 
 
 @pytest.mark.slow
