@@ -1,5 +1,6 @@
 """Every link of the documentation resolves, and every block of code is what it claims to be."""
 
+import inspect
 import logging.config
 import os
 import pkgutil
@@ -16,6 +17,8 @@ import yaml
 
 import plexrl
 import solver
+from dataflow.algorithms import SETTINGS
+from dataflow.pipelines import LOOKS, PLACES
 from plexrl.cli.building import build_job
 from plexrl.cli.jobfile import read_job_file
 from plexrl.cli.main import app
@@ -183,3 +186,37 @@ def test_python_programs_run(block, tmp_path):
     )
     assert done.returncode == 0, done.stderr
     assert done.stdout.strip()
+
+
+def settings_in(column):
+    """Names of settings in a column of the table for people who come from TRL or verl."""
+    rows = re.findall(r"^\| (.*) \|$", text(ROOT / "docs" / "from-trl-and-verl.md"), re.MULTILINE)
+    quoted = [
+        part for row in rows[2:] for part in re.findall(r"`([^`]+)`", row.split(" | ")[column])
+    ]
+    return {re.split(r"[=:/]", part)[0] for part in quoted if not part.startswith('"')}
+
+
+def test_settings_said_to_be_ours_are():
+    of_grpo = {*inspect.signature(plexrl.grpo).parameters, *SETTINGS, *LOOKS, *PLACES}
+    elsewhere = {"run.samples", "commit.every_iterations", "plexrl resume"}
+    assert settings_in(0) - of_grpo == elsewhere
+    assert callable(plexrl.Run.samples)
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(find_spec("trl") is None, reason="TRL is not installed (plexrl[peers])")
+def test_settings_said_to_be_those_of_trl_are():
+    from trl import GRPOConfig, RLOOConfig
+
+    fields = {*GRPOConfig.__dataclass_fields__, *RLOOConfig.__dataclass_fields__}
+    others = {
+        "RLOOTrainer",
+        "EarlyStoppingCallback",
+        "get_soft_overlong_punishment",
+        "token_truncate",
+        "adam_beta1",
+        "cispo",
+    }
+    assert settings_in(1) - fields <= others
+    assert "adam_beta1" in fields
