@@ -27,9 +27,11 @@ class TextCodec:
     def __init__(self, folder: str, vocab_size: int) -> None:
         try:
             self.tokenizer = AutoTokenizer.from_pretrained(folder, local_files_only=True)
-        except (OSError, ValueError, KeyError) as error:
+        except Exception as error:
+            # The library of tokenizers raises nothing more precise on a file it cannot read.
             raise ModelFolderError(
-                f"model folder {folder!r} has no usable tokenizer: {error}"
+                f"model folder {folder!r} has no usable tokenizer: {error}; save the model's own "
+                "with `save_pretrained`"
             ) from error
         self.vocab_size = vocab_size
         self.eos_ids = self._find_eos(folder)
@@ -39,8 +41,14 @@ class TextCodec:
         self._candidates: dict[tuple[str, ...], NDArray[np.bool_]] = {}
 
     def encode(self, text: str, *, is_start: bool) -> tuple[int, ...]:
-        """Tokens of a text; special tokens are added at the start of a prompt only."""
-        return tuple(self.tokenizer.encode(text, add_special_tokens=is_start))
+        """Tokens of a text; special tokens are added at the start of a prompt only.
+
+        A prompt that begins with the first of them, as one from a chat template does, gets no
+        second one.
+        """
+        first = self.tokenizer.bos_token
+        is_plain = is_start and not (first and text.startswith(first))
+        return tuple(self.tokenizer.encode(text, add_special_tokens=is_plain))
 
     def decode(self, token_ids: Sequence[int]) -> str:
         """Text of tokens, special ones left out."""
@@ -68,7 +76,13 @@ class TextCodec:
         if self.tokenizer.eos_token_id is not None:
             found.add(int(self.tokenizer.eos_token_id))
         if (Path(folder) / "generation_config.json").exists():
-            eos = GenerationConfig.from_pretrained(folder, local_files_only=True).eos_token_id
+            try:
+                eos = GenerationConfig.from_pretrained(folder, local_files_only=True).eos_token_id
+            except (OSError, ValueError, TypeError) as error:
+                raise ModelFolderError(
+                    f"model folder {folder!r} has a generation_config.json that cannot be read: "
+                    f"{error}; save it again, or remove it"
+                ) from error
             if eos is not None:
                 found.update(eos if isinstance(eos, list) else [eos])
         usable = frozenset(token for token in found if 0 <= token < self.vocab_size)
