@@ -9,6 +9,7 @@ from dask.delayed import Delayed, delayed
 from dataflow.environments.protocol import Environment
 from dataflow.errors import DataflowError, PipelineError, ToolError
 from dataflow.keys import unique_key
+from dataflow.plugged import RAISED, told
 from dataflow.sample_batch import SampleBatch
 from dataflow.samples import Sample
 
@@ -22,14 +23,16 @@ def step(environment: Environment, samples: Sequence[Sample], iteration: int = 0
         The environment raised, or did not give back the samples it was given.
     """
     name = type(environment).__qualname__
+    problem = ""
+    stepped: tuple[Sample, ...] = ()
     try:
         stepped = tuple(environment.step(samples, iteration))
     except DataflowError:
         raise
-    except (Exception, SystemExit) as error:
-        raise ToolError(
-            f"environment {name} raised {type(error).__name__} in iteration {iteration}: {error}"
-        ) from error
+    except RAISED as error:
+        problem = told(error)
+    if problem:
+        raise ToolError(f"environment {name}, in iteration {iteration}, raised {problem}")
     places = [(s.prompt.index, s.sample_index) for s in samples]
     if [(s.prompt.index, s.sample_index) for s in stepped] != places:
         raise ToolError(

@@ -8,6 +8,7 @@ from dataclasses import replace
 from reprlib import Repr
 
 from dataflow.errors import DataflowError, RewardError
+from dataflow.plugged import RAISED, told
 from dataflow.rewards.protocol import Judge, Verifier
 from dataflow.rewards.registry import resolve
 from dataflow.rewards.statistics import batch_metrics
@@ -15,8 +16,6 @@ from dataflow.samples import Rewards, Sample
 
 _SHORT = Repr()
 _SHORT.maxstring = 400
-MAX_ERROR = 1000
-"""Characters of what a plugged-in function raised that its error repeats."""
 
 
 def score(reward: str | Verifier | Judge, samples: Sequence[Sample], iteration: int = 0) -> Rewards:
@@ -70,24 +69,23 @@ def _verified(verifier: Verifier, name: str, row: int, sample: Sample) -> float:
     """Reward of one sample."""
     try:
         return float(verifier(sample))
-    except (Exception, SystemExit) as error:
-        raise RewardError(
-            f"reward {name} raised {type(error).__name__} on {_place(row, sample)}: "
-            f"{str(error)[:MAX_ERROR]}"
-        ) from error
+    except RAISED as error:
+        problem = told(error)
+    raise RewardError(f"reward {name}, on {_place(row, sample)}, raised {problem}")
 
 
 def _judged(judge: Judge, name: str, samples: Sequence[Sample], iteration: int) -> Rewards:
     """Rewards of a judge."""
+    problem = ""
+    rewards: object = None
     try:
-        rewards: object = judge.judge(samples, iteration)
+        rewards = judge.judge(samples, iteration)
     except DataflowError:
         raise
-    except (Exception, SystemExit) as error:
-        raise RewardError(
-            f"reward {name} raised {type(error).__name__} in iteration {iteration}: "
-            f"{str(error)[:MAX_ERROR]}"
-        ) from error
+    except RAISED as error:
+        problem = told(error)
+    if problem:
+        raise RewardError(f"reward {name}, in iteration {iteration}, raised {problem}")
     if not isinstance(rewards, Rewards):
         raise RewardError(
             f"reward {name} returned {type(rewards).__name__}; a judge returns "

@@ -9,7 +9,8 @@ from collections import defaultdict
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from dataflow.errors import RewardError
+from dataflow.errors import DataflowError, RewardError
+from dataflow.plugged import RAISED, told
 from dataflow.samples import Rewards, Sample
 
 TrlFunction = Callable[..., Sequence[float | None] | Awaitable[Sequence[float | None]]]
@@ -149,8 +150,11 @@ def _result(function: TrlFunction, arguments: Mapping[str, object]) -> object:
     """What a function returned; of a coroutine, what is to be awaited."""
     try:
         return function(**arguments)
-    except (Exception, SystemExit) as error:
-        raise _raised(function, error) from error
+    except DataflowError:
+        raise
+    except RAISED as error:
+        problem = told(error)
+    raise RewardError(f"reward {_name(function)} raised {problem}")
 
 
 async def _awaited(functions: Sequence[TrlFunction], found: Sequence[object]) -> list[object]:
@@ -163,8 +167,9 @@ async def _await(function: TrlFunction, found: object) -> object:
         return found
     try:
         return await found
-    except (Exception, SystemExit) as error:
-        raise _raised(function, error) from error
+    except RAISED as error:
+        problem = told(error)
+    raise RewardError(f"reward {_name(function)} raised {problem}")
 
 
 def _numbers(function: TrlFunction, found: object, count: int) -> list[float | None]:
@@ -185,11 +190,7 @@ def _numbers(function: TrlFunction, found: object, count: int) -> list[float | N
         raise RewardError(
             f"reward {_name(function)} gave a value that is no number ({error}); it must give one "
             "number per sample"
-        ) from error
-
-
-def _raised(function: TrlFunction, error: BaseException) -> RewardError:
-    return RewardError(f"reward {_name(function)} raised {type(error).__name__}: {error}")
+        ) from None
 
 
 def _name(function: TrlFunction) -> str:

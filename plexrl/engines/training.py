@@ -15,6 +15,7 @@ from transformers import PreTrainedModel
 from transformers.modeling_layers import GradientCheckpointingLayer
 
 from dataflow.calls import Loss, TrainOptions
+from dataflow.plugged import RAISED, told
 from dataflow.samples import teaching
 from plexrl.engines.aggregation import part_weight, resolve_aggregation
 from plexrl.engines.folders import HEAD_VALUE
@@ -218,9 +219,9 @@ def _evaluate(
     name = getattr(loss, "__name__", repr(loss))
     try:
         value = loss(logprobs_BT, old_BT, batch.advantages, batch.mask)
-    except Exception as error:
+    except RAISED as error:
         raise EngineError(
-            f"loss {name} raised {type(error).__name__}: {error}; it is called as "
+            f"loss {name} raised {told(error)}; it is called as "
             "loss(logprobs_BT, old_logprobs_BT, advantages_B, mask_BT)"
         ) from error
     if not isinstance(value, torch.Tensor) or value.numel() != 1 or not value.requires_grad:

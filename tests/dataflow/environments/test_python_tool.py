@@ -181,7 +181,10 @@ class Broken:
 
 @pytest.mark.parametrize(
     ("environment", "problem"),
-    [(Losing(), "Losing gave back 0 samples for 1"), (Broken(), "Broken raised KeyError")],
+    [
+        (Losing(), "Losing gave back 0 samples for 1"),
+        (Broken(), "Broken, in iteration 0, raised KeyError"),
+    ],
 )
 def test_a_wrong_environment_is_named(make_call, environment, problem):
     with pytest.raises(ToolError, match=problem):

@@ -114,7 +114,7 @@ async def late_failure(**_):
     ("function", "problem"),
     [
         (lambda **_: 1 / 0, "lambda.* raised ZeroDivisionError"),
-        (late_failure, "late_failure raised KeyError: 'gold'"),
+        (late_failure, r"late_failure raised KeyError \(test_trl.py, line \d+\): 'gold'"),
         (lambda **_: 3, "returned 3; it must return one number per sample"),
         (lambda **_: [1.0], "gave 1 values for 2 samples"),
         (lambda **_: ["a", "b"], "gave a value that is no number"),
