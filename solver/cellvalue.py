@@ -14,7 +14,7 @@ from solver.dispatch.rules import FirstReady, ShortestFirst
 from solver.dispatch.views import Rule
 from solver.errors import ProblemError
 from solver.queueing import Turn, queue_ends
-from solver.scoring import Dispatch, alone_ticks, horizon_s, score_cell, tolerances
+from solver.scoring import Dispatch, alone_ticks, horizon_s, is_even, score_cell, tolerances
 from solver.simulate import SimJob, simulate
 from solver.workloads import Role, Workload
 
@@ -22,6 +22,10 @@ SCREEN_SHARE = 0.2
 """Share of the time of a valuation after which most cells can be told to be worth too little."""
 SCREEN_LEEWAY = 0.25
 """Share by which slowdowns may still exceed their limits by then."""
+LOOK_S = 1e-5
+"""Seconds that a lease takes in a quick look."""
+CONFIRM_S = 1e-4
+"""The same under the arbiter."""
 SCREEN_SLACK = 0.03
 """Share of the jobs' own price by which what a cell is worth may still change after that."""
 
@@ -192,7 +196,12 @@ def work_of(cell: Cell, slowdowns: Iterable[float]) -> float:
 
 
 def slowdowns(cell: Cell, effort: Effort, share: float = 1.0) -> list[float] | None:
-    """Mean slowdown of each job by the quick look; None if one ends no iteration in the time."""
+    """Mean slowdown of each job by the quick look.
+
+    None if one ends no iteration in the time, or jobs differ too much in length to tell.
+    """
+    if not is_even(cell):
+        return None
     until_s = horizon_s(cell, effort.cycles)
     mean = [0.0] * len(cell.jobs)
     for seed in effort.seeds:
@@ -229,6 +238,22 @@ def _ends(
 def alone(market: Market, job: Workload) -> Value:
     """A job on groups of its own."""
     return Value(make_cell(market, [job]), market.weight(job))
+
+
+def num_leases(cell: Cell, cycles: int) -> float:
+    """Leases in as many iterations of the slowest job, about."""
+    until_s = horizon_s(cell, cycles)
+    return sum(until_s / job.mean_s * len(job.phases) for job in cell.jobs)
+
+
+def looking_s(cell: Cell, effort: Effort) -> float:
+    """About what `holds_quickly` takes."""
+    return LOOK_S * len(effort.sound_seeds) * num_leases(cell, effort.sound_cycles)
+
+
+def confirming_s(cell: Cell, effort: Effort) -> float:
+    """About what `holds` takes."""
+    return CONFIRM_S * len(effort.confirm_seeds) * num_leases(cell, effort.confirm_cycles)
 
 
 def holds_quickly(cell: Cell, effort: Effort) -> bool:

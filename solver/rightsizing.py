@@ -16,7 +16,17 @@ from dataclasses import dataclass, field
 from itertools import combinations
 
 from solver.arrangements import Cell, Market
-from solver.cellvalue import Effort, Sizing, Value, alone, holds, holds_quickly, shape
+from solver.cellvalue import (
+    Effort,
+    Sizing,
+    Value,
+    alone,
+    confirming_s,
+    holds,
+    holds_quickly,
+    looking_s,
+    shape,
+)
 from solver.cpsat import guard
 from solver.cpsat.master import LinearMaster
 from solver.objective import MILLION
@@ -179,6 +189,10 @@ class Ends:
         """Whether the budget is spent."""
         return self.all_s is not None and time.monotonic() > self.all_s
 
+    def allow(self, seconds: float) -> bool:
+        """Whether so much time is left."""
+        return self.all_s is None or time.monotonic() + seconds <= self.all_s
+
     @property
     def choice_s(self) -> float:
         """Seconds that a choice may take."""
@@ -255,22 +269,23 @@ class _Search:
         self.ban([ids for ids in self.in_use if not self.is_sound(ids)])
 
     def is_sound(self, ids: Ids) -> bool:
-        """Whether a set keeps its limits under more draws, by the quick look."""
-        if self.ends.is_over:
-            return len(ids) == 1 or ids in self.sound
-        if ids not in self.sound and (
-            len(ids) == 1 or holds_quickly(self.columns[ids].cell, self.sizing.effort)
-        ):
+        """Whether a set keeps its limits under more draws, by the quick look.
+
+        No, where no time is left to look.
+        """
+        if len(ids) == 1 or ids in self.sound:
+            return True
+        cell, effort = self.columns[ids].cell, self.sizing.effort
+        if self.ends.allow(looking_s(cell, effort)) and holds_quickly(cell, effort):
             self.sound.add(ids)
         return ids in self.sound
 
     def is_confirmed(self, ids: Ids, dispatch: Dispatch) -> bool:
-        """Whether a set keeps its limits under the arbiter."""
-        if self.ends.is_over:
-            return len(ids) == 1 or ids in self.confirmed
-        if ids not in self.confirmed and (
-            len(ids) == 1 or holds(self.columns[ids].cell, dispatch, self.sizing.effort)
-        ):
+        """Whether a set keeps its limits under the arbiter; no, where no time is left to look."""
+        if len(ids) == 1 or ids in self.confirmed:
+            return True
+        cell, effort = self.columns[ids].cell, self.sizing.effort
+        if self.ends.allow(confirming_s(cell, effort)) and holds(cell, dispatch, effort):
             self.confirmed.add(ids)
         return ids in self.confirmed
 

@@ -9,6 +9,7 @@ from functools import lru_cache
 from solver.arrangements import Arrangement, Cell, Market, make_cell
 from solver.dispatch.events import DispatchPlan
 from solver.dispatch.views import Rule
+from solver.errors import ProblemError
 from solver.queueing import queue_ends
 from solver.simulate import SimJob, Tape, simulate
 from solver.workloads import Tail, Workload
@@ -16,6 +17,10 @@ from solver.workloads import Tail, Workload
 _CACHED_ENDS = 8192
 TOLERATED_SHARE = 0.85
 """Share of the slowdown that its limit allows a job before it goes first."""
+MOST_ROUNDS = 4
+"""Times all jobs one after the other: longer than that an iteration takes in no sane cell."""
+MAX_SPREAD = 200
+"""Iterations of the shortest job while the longest passes one, at most."""
 LEAST_TOLERANCE = 0.01
 """Lag that even a job tolerates whose limit allows none."""
 
@@ -68,8 +73,18 @@ class FleetScore:
 
 
 def horizon_s(cell: Cell, cycles: int) -> float:
-    """Time in which the slowest job passes that many iterations even at its limit."""
-    return cycles * max(job.mean_s * job.slowdown_limit for job in cell.jobs)
+    """Time in which the slowest job passes that many iterations even at its limit.
+
+    Limits far beyond what the jobs together could slow one down do not count.
+    """
+    slowest_s = max(job.mean_s * job.slowdown_limit for job in cell.jobs)
+    return cycles * min(slowest_s, MOST_ROUNDS * sum(job.mean_s for job in cell.jobs))
+
+
+def is_even(cell: Cell) -> bool:
+    """Whether its jobs are so alike in length that a simulation of all of them comes to an end."""
+    shortest_s = min(job.mean_s for job in cell.jobs)
+    return len(cell.jobs) == 1 or horizon_s(cell, 1) <= MAX_SPREAD * shortest_s
 
 
 def score_cell(
@@ -80,7 +95,18 @@ def score_cell(
     cycles: int = 100,
     tail: Tail = Tail.LOGNORMAL,
 ) -> CellScore:
-    """Run a cell through the arbiter under one noise seed."""
+    """Run a cell through the arbiter under one noise seed.
+
+    Raises
+    ------
+    ProblemError
+        Its jobs differ too much in length (`is_even`), or one ended no iteration in the time.
+    """
+    if not is_even(cell):
+        raise ProblemError(
+            f"jobs {', '.join(job.name for job in cell.jobs)} share groups, and the shortest would "
+            f"pass over {MAX_SPREAD} iterations in one of the longest; keep them apart"
+        )
     until_s = horizon_s(cell, cycles)
     compiled = cell.compile(seed, until_s, tail)
     if len(compiled) == 1:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,6 +17,8 @@ DEFAULT_MAX_JOBS = 5
 """Most jobs on one group where the file does not say."""
 MAX_SEATS = 4
 """Groups of a pool that may keep a copy of one job's state, as far as their memory goes."""
+_OF_ONE_GROUP = ("current", "horizon_s")
+"""Keys of a file that belong to problems of one group a job."""
 _ELSEWHERE = ("pool", "group", "apart_from", "move_s", "weight")
 """Keys of a job that belong to problems of one group a job."""
 
@@ -44,6 +46,7 @@ def fleet_of(data: Mapping[str, Any], groups: Sequence[solver.Group]) -> Fleet:
     InputError
         It contradicts itself; the message begins with the path inside the file.
     """
+    _check_names(data, groups)
     pools = _pools(groups)
     _check_ops(data["jobs"], pools)
     train = data["jobs"][0]["ops"][-1]["pool"]
@@ -78,6 +81,24 @@ def fleet_of(data: Mapping[str, Any], groups: Sequence[solver.Group]) -> Fleet:
                 )
     names = {role: tuple(group.id for group in pools[pool]) for pool, role in roles.items()}
     return Fleet(market, jobs, names)
+
+
+def _check_names(data: Mapping[str, Any], groups: Sequence[solver.Group]) -> None:
+    for key in _OF_ONE_GROUP:
+        if key in data:
+            raise InputError(f"{key} does not go with ops that name pools; leave it out")
+    _check_unique((group.id for group in groups), "groups")
+    _check_unique((job["name"] for job in data["jobs"]), "jobs")
+    for index, job in enumerate(data["jobs"]):
+        _check_unique((op["name"] for op in job["ops"]), f"jobs[{index}].ops")
+
+
+def _check_unique(names: Iterable[str], path: str) -> None:
+    seen: set[str] = set()
+    for name in names:
+        if name in seen:
+            raise InputError(f"{path} has two named {name!r}; give each its own name")
+        seen.add(name)
 
 
 def _pools(groups: Sequence[solver.Group]) -> dict[str, list[solver.Group]]:

@@ -54,7 +54,7 @@ def rehearse_fleet(
     Raises
     ------
     InputError
-        A job ends no iteration in so few cycles.
+        A job ends no iteration in so few cycles, or jobs that share differ too much in length.
     """
     seeds, cells = tuple(seeds), tuple(_cells(fleet, seats))
     tail = Tail.PARETO if is_heavy else Tail.LOGNORMAL
@@ -64,7 +64,7 @@ def rehearse_fleet(
         try:
             score = score_fleet(cells, dispatch, seeds, cycles=cycles, tail=tail)
         except ProblemError as error:
-            raise InputError(f"{cycles} cycles are too few: {error}; raise --cycles") from error
+            raise InputError(f"{cycles} cycles of this plan are not simulated: {error}") from error
         found.append(
             Rehearsal(
                 name=name,

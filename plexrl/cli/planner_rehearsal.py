@@ -17,6 +17,9 @@ from solver.simulate import SimJob, SimOp, Tape
 from solver.simulate import simulate as run
 from solver.workloads import Tail, length_ticks
 
+MAX_ITERATIONS = 200_000
+"""Most iterations of one job: they take a minute."""
+
 
 @dataclass(frozen=True, slots=True)
 class Noise:
@@ -114,6 +117,7 @@ def _slowdowns(
         # Limits of a thousandfold would make the horizon endless.
         until = min(until, cycles * 4 * sum(job.alone_ticks for job in jobs))
         known = {name: order for name, order in orders.orders.items() if name == group}
+        _check_length(jobs, cycles, until)
         simulated = [_sim_job(job, group, noise, seed, until) for job in jobs]
         try:
             done = run(simulated, DispatchPlan(known), rule, seed=seed, until_s=until / TICKS_PER_S)
@@ -121,6 +125,16 @@ def _slowdowns(
             raise InputError(f"{cycles} cycles are too few: {error}; raise --cycles") from error
         slowdowns |= done.slowdowns
     return slowdowns
+
+
+def _check_length(jobs: Sequence[solver.Job], cycles: int, until: int) -> None:
+    shortest = min(jobs, key=lambda job: job.alone_ticks)
+    count = until // shortest.alone_ticks
+    if count > MAX_ITERATIONS:
+        raise InputError(
+            f"job {shortest.id!r} would pass {count} iterations in {cycles} of the longest on its "
+            f"group; at most {MAX_ITERATIONS} are simulated: lower --cycles"
+        )
 
 
 def _sim_job(job: solver.Job, group: str, noise: Noise, seed: int, until: int) -> SimJob:

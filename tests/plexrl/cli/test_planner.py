@@ -193,6 +193,16 @@ def test_too_few_cycles_for_the_noise_are_told(example):
     assert "raise --cycles" in done.output
 
 
+def test_too_many_iterations_are_refused():
+    jobs = tuple(
+        solver.Job(name, (solver.Op("train", ticks),), 0, 10**6)
+        for name, ticks in (("long", 10_000), ("short", 20))
+    )
+    problem = solver.Problem((solver.Group("g", 1),), jobs)
+    with pytest.raises(InputError, match=r"'short' would pass \d+ iterations in 9000 .* lower"):
+        rehearse(problem, solver.greedy(problem), Noise(0.1, 0.1), cycles=9_000, seeds=[1])
+
+
 def test_without_noise_strict_order_takes_what_the_plan_promises(example):
     problem = read_problem(example)
     plan = solver.greedy(problem)

@@ -130,6 +130,10 @@ def test_too_few_groups_are_counted(tmp_path):
         ),
         (lambda d: d.update(private_pool="h800"), "private_pool is 'h800'"),
         (lambda d: d.update(staleness=-1), "staleness is -1"),
+        (lambda d: d["jobs"].append(d["jobs"][1]), "jobs has two named 'j1'"),
+        (lambda d: d["jobs"][1]["ops"].append(d["jobs"][1]["ops"][1]), "jobs[1].ops has two named"),
+        (lambda d: d["groups"].append(d["groups"][0]), "groups has two named 'roll-0'"),
+        (lambda d: d.update(current={"j0": "roll-0"}), "current does not go with"),
         (
             lambda d: d["groups"].append({"name": "x", "pool": "h20", "memory_gb": 9}),
             "groups 'roll-0' and 'x' of pool 'h20' differ",
@@ -181,3 +185,12 @@ def test_other_questions_are_searched_for_too(tmp_path):
         "one more job like j1",
     ]
     assert all("instead of" in entry["outcome"] for entry in data["what_if"])
+
+
+@pytest.mark.slow
+def test_jobs_of_utterly_different_lengths_and_endless_limits_end_in_time_too(tmp_path):
+    jobs = deepcopy(DATA["jobs"])
+    jobs[0]["ops"][0]["duration_s"] = 2_592_000
+    assert run("plan", write(tmp_path, jobs=jobs), "--budget", 2).exit_code == 0
+    patient = [{**job, "slowdown_limit": 1000} for job in DATA["jobs"]]
+    assert run("plan", write(tmp_path, jobs=patient), "--budget", 2).exit_code == 0
