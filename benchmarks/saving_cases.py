@@ -175,7 +175,7 @@ def rollmux_case(shapes: Shapes, *, is_uniform: bool) -> Case:
         num_jobs=shapes["suites"]["rollmux"]["jobs"],
         prices={"split": rollout + train, "colocated": train},
         ways=(replace(SMALLEST_SHARE_FIRST, margin=POOLED_MARGIN),),
-        steps_factor=1 if is_uniform else 2,
+        steps_factor=1 if is_uniform else 3,
         max_cell_jobs=POOLED_JOBS,
     )
 

@@ -23,7 +23,7 @@ from solver.cellvalue import (
     alone,
     confirming_s,
     holds,
-    holds_quickly,
+    look_longer,
     looking_s,
     shape,
 )
@@ -53,6 +53,8 @@ NEAR = 12
 SLACK = 0.02
 """Share of its own groups' price by which a set may miss its jobs' prices and yet be kept: the best
 choice of whole sets uses such."""
+NUM_LOOKED = 300
+"""Sets that are valued longer before the first choice, by what they miss."""
 MAX_CHOICES = 2_000
 """Sets that CP-SAT chooses among, by what they miss."""
 CHOICE_DETERMINISTIC_S = 2.0
@@ -147,6 +149,7 @@ def right_size(
 
 def _settle(search: _Search, dispatch: Dispatch) -> dict[Ids, Value]:
     """The best choice whose cells are all confirmed."""
+    search.look_again()
     for _ in range(search.sizing.effort.max_rounds):
         chosen = search.choose()
         failed = [ids for ids in chosen if not search.is_sound(ids)]
@@ -269,16 +272,29 @@ class _Search:
         self.ban([ids for ids in self.in_use if not self.is_sound(ids)])
 
     def is_sound(self, ids: Ids) -> bool:
-        """Whether a set keeps its limits under more draws, by the quick look.
+        """Whether a set keeps its limits under more draws, which then value it.
 
         No, where no time is left to look.
         """
         if len(ids) == 1 or ids in self.sound:
             return True
         cell, effort = self.columns[ids].cell, self.sizing.effort
-        if self.ends.allow(looking_s(cell, effort)) and holds_quickly(cell, effort):
+        value = look_longer(cell, effort) if self.ends.allow(looking_s(cell, effort)) else None
+        if value is not None:
+            self.columns[ids] = value
             self.sound.add(ids)
-        return ids in self.sound
+        return value is not None
+
+    def look_again(self) -> None:
+        """Value the sets longer that a choice may take, and give those up that do not hold."""
+        best = sorted(self.columns, key=self._missing)[:NUM_LOOKED]
+        cells = {ids: self.columns[ids].cell for ids in best}
+        self.ban(
+            ids
+            for ids, cell in cells.items()
+            if self.ends.allow(looking_s(cell, self.sizing.effort)) and not self.is_sound(ids)
+        )
+        self._price()
 
     def is_confirmed(self, ids: Ids, dispatch: Dispatch) -> bool:
         """Whether a set keeps its limits under the arbiter; no, where no time is left to look."""

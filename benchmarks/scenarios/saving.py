@@ -60,10 +60,12 @@ def run(quick: bool, progress: Progress) -> BenchmarkResult:
         memory_case(shapes),
     ]
     yielding = [other_yields(case) for case in (singles[0], *singles[2:4])]
+    # The longest first, so that no processor waits for the last one.
     parts = {
-        **_our_parts([*pools, *singles], size, size.seeds),
+        **_our_parts(singles, size, size.seeds),
         **_our_parts(yielding, size, size.side_seeds),
         **_our_parts(singles[:2], size, size.peer_seeds, is_by_price=True),
+        **_our_parts(pools, size, size.seeds),
     }
     planned = run_parts(parts, progress, _described)
     rows = [_best([c for c in pools if c.name == f"plexrl_{n}"], size, planned) for n in POOL_SIZES]

@@ -135,7 +135,7 @@ def test_an_endless_search_ends_with_its_budget_and_every_cell_used_keeps_its_li
 def test_sets_given_up_are_not_used_where_the_next_prices_come_too_late(monkeypatch):
     answers = itertools.cycle([True, True, False])
     solve = rightsizing.LinearMaster.solve
-    monkeypatch.setattr(rightsizing, "holds_quickly", lambda _cell, _effort: False)
+    monkeypatch.setattr(rightsizing, "look_longer", lambda _cell, _effort: None)
     monkeypatch.setattr(
         rightsizing.LinearMaster, "solve", lambda self: solve(self) if next(answers) else None
     )
