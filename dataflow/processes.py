@@ -2,6 +2,10 @@
 
 Requests and answers alternate, so that it is always known which request hangs, and no pipe can
 fill up. The parent waits with a selector rather than a signal, so that it works in any thread.
+
+The child leads a process group, so that all it starts ends with it, but no session: Linux shares
+the processors out by session first (sched_autogroup, sched(7)), and the niceness that makes tools
+yield to engines would mean nothing.
 """
 
 from __future__ import annotations
@@ -85,7 +89,7 @@ class AnsweringProcess:
                 stderr=subprocess.DEVNULL,
                 env=env,
                 bufsize=0,
-                start_new_session=True,
+                process_group=0,
             )
         except OSError as error:
             raise NotReadyError(f"{command[0]} cannot be started: {error}") from error
@@ -115,12 +119,12 @@ class AnsweringProcess:
         return self._exchange(request, self._limits.wall_s)
 
     def close(self) -> None:
-        """Kill the process, and what it started in its session, and wait for it."""
+        """Kill the process, and what it started in its group, and wait for it."""
         if self._is_closed:
             # Its number may be another process's by now.
             return
         self._is_closed = True
-        kill_session(self._child)
+        kill_group(self._child)
         for pipe in (self._child.stdin, self._child.stdout):
             if pipe is not None:
                 pipe.close()
@@ -184,8 +188,8 @@ class AnsweringProcess:
         return Silence(f"the process died with exit status {status}", is_at_limit=False)
 
 
-def kill_session(child: subprocess.Popen[bytes]) -> None:
-    """Kill a process that leads a session of its own, with all that it started there."""
+def kill_group(child: subprocess.Popen[bytes]) -> None:
+    """Kill a process that leads a group of its own, with all that it started there."""
     with suppress(ProcessLookupError, PermissionError):
         os.killpg(child.pid, signal.SIGKILL)
     child.wait()

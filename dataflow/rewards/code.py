@@ -10,15 +10,20 @@ import sys
 import tempfile
 from dataclasses import dataclass, field
 
-from dataflow.processes import ProcessLimits, kill_session
+from dataflow.processes import ProcessLimits, kill_group
 from dataflow.rewards.texts import gold_of
 from dataflow.samples import Sample
 
 _FENCED = re.compile(r"```(?:python|py)?\n(.*?)```", re.DOTALL)
 _LIMITED = r"""
-import resource, signal, sys
+import fcntl, resource, signal, sys, termios
 memory, cpu = int(sys.argv[1]), int(sys.argv[2])
 signal.alarm(int(sys.argv[4]))
+try:
+    with open("/dev/tty") as terminal:
+        fcntl.ioctl(terminal, termios.TIOCNOTTY)
+except OSError:
+    pass  # there is none
 resource.setrlimit(resource.RLIMIT_AS, (memory, memory))
 resource.setrlimit(resource.RLIMIT_CPU, (cpu, cpu))
 resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 20, 1 << 20))
@@ -64,13 +69,13 @@ class CodeTests:
                 stderr=subprocess.DEVNULL,
                 cwd=folder,
                 env={},
-                start_new_session=True,
+                process_group=0,
             ) as child:
                 try:
                     child.communicate(f"{program}\n{gold_of(sample)}\n".encode(), limits.wall_s)
                 except subprocess.TimeoutExpired:
                     return 0.0
                 finally:
-                    kill_session(child)
+                    kill_group(child)
             out.seek(max(0, os.fstat(out.fileno()).st_size - _TAIL_BYTES))
             return float(child.returncode == 0 and out.read().rstrip().endswith(word.encode()))

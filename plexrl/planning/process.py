@@ -149,8 +149,9 @@ class PlannerProcess:
                 stdin=subprocess.DEVNULL,
                 env=child_environment(),
                 pass_fds=[theirs.fileno()],
-                # Ctrl-C is for whoever drives the cluster.
-                start_new_session=True,
+                # Ctrl-C is for whoever drives the cluster. No session of its own: Linux
+                # would pass over its niceness (sched_autogroup).
+                process_group=0,
             )
         self._child = _Child(process, ours)
         if self._is_closed:

@@ -86,7 +86,9 @@ def run_child(
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             env=child_environment(),
-            start_new_session=True,
+            # No session of its own: Linux would take it for a group of its own and pass over
+            # its niceness (sched_autogroup).
+            process_group=0,
         )
     except OSError as error:
         return ChildEnd.CRASHED, f"the solver process did not start: {error}"

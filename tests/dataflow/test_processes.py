@@ -84,17 +84,23 @@ def test_one_that_closes_its_output_and_lives_on_is_killed(monkeypatch):
         assert not process.is_alive
 
 
+def test_a_process_leads_a_group_but_stays_in_the_session_so_that_its_niceness_counts():
+    with start() as process:
+        assert os.getpgid(process.pid) == process.pid
+        assert os.getsid(process.pid) == os.getsid(0)
+
+
 def test_what_a_process_started_ends_with_it():
     forks = "import os, time; child = os.fork(); child and print(child, flush=True); time.sleep(60)"
     read, write = os.pipe()
     os.set_inheritable(write, True)
     process = subprocess.Popen(
-        command(forks), stdout=subprocess.PIPE, start_new_session=True, pass_fds=(write,)
+        command(forks), stdout=subprocess.PIPE, process_group=0, pass_fds=(write,)
     )
     os.close(write)
     with process:
         assert int(process.stdout.readline()) > 0
-        processes.kill_session(process)
+        processes.kill_group(process)
         # Of all that held the other end nobody is left.
         assert select.select([read], [], [], 30.0)[0]
         assert os.read(read, 1) == b""

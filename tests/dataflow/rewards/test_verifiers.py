@@ -2,6 +2,8 @@
 
 import importlib.util
 import os
+import pty
+import subprocess
 import sys
 import threading
 import time
@@ -106,6 +108,31 @@ def test_a_program_passes_where_its_tests_run_to_the_end(make_sample):
     reward = CodeTests(ProcessLimits(wall_s=2.0, cpu_s=1))
     scores = [reward(make_sample(p, answer=test)) for p in programs]
     assert scores == [1.0, 0.0, 0.0, 0.0, 0.0, 0.0, 1.0]
+
+
+_AT_A_TERMINAL = """
+import fcntl, os, sys, termios
+from dataflow.rewards import CodeTests
+from dataflow.samples import Prompt, Sample
+fcntl.ioctl(0, termios.TIOCSCTTY, 0)
+program = "open('/dev/tty').close()"
+exec(program)
+print(CodeTests()(Sample(Prompt(0, "", program), 0, (), text=program)))
+"""
+
+
+def test_a_program_does_not_reach_the_terminal_of_who_scores_it():
+    ours, theirs = pty.openpty()
+    with os.fdopen(ours), os.fdopen(theirs) as terminal:
+        shown = subprocess.run(
+            [sys.executable, "-c", _AT_A_TERMINAL],
+            stdin=terminal,
+            capture_output=True,
+            text=True,
+            check=True,
+            start_new_session=True,
+        )
+    assert shown.stdout == "0.0\n"
 
 
 def picky(sample):
