@@ -15,10 +15,11 @@ from dask.delayed import Delayed
 
 from dataflow.batches import Batch
 from dataflow.datasets.protocol import PromptSource
-from dataflow.errors import DataError, PipelineError
+from dataflow.errors import DataError, DataflowError, PipelineError
 from dataflow.jobs import JobSpec
 from dataflow.models import CallBuilder, ModelHandle
 from dataflow.phases import Phase
+from dataflow.plugged import told
 from dataflow.samples import Prompt
 
 
@@ -202,7 +203,15 @@ def _draw_prompts(job: JobSpec, cursor: int) -> tuple[Prompt, ...]:
             f"job {job.name!r}: prompts are {type(job.prompts).__name__}, which has no method "
             "batch(cursor, count); give a prompt source of dataflow.datasets or one of your own"
         )
-    prompts = tuple(job.prompts.batch(cursor, job.num_prompts))
+    try:
+        prompts = tuple(job.prompts.batch(cursor, job.num_prompts))
+    except DataflowError:
+        raise
+    except Exception as error:
+        raise DataError(
+            f"job {job.name!r}: its prompt source {type(job.prompts).__qualname__}, asked for "
+            f"{job.num_prompts} prompts at cursor {cursor}, raised {told(error)}"
+        ) from error
     if len(prompts) != job.num_prompts or not all(isinstance(p, Prompt) for p in prompts):
         raise DataError(
             f"job {job.name!r}: its prompt source gave {len(prompts)} items at cursor {cursor}, "

@@ -187,6 +187,16 @@ def test_a_source_that_gives_too_few_prompts_is_named(make_job, begin):
         begin(make_job(lambda _: None, prompts=Short()))
 
 
+def test_a_source_that_raises_is_named(make_job, begin):
+    class Gone:
+        def batch(self, _cursor, _count):
+            raise OSError("the disk is away")
+
+    told = r"source .*Gone, asked for 2 prompts at cursor 0, raised OSError \(test_iteration.py, "
+    with pytest.raises(DataError, match=told):
+        begin(make_job(lambda _: None, prompts=Gone()))
+
+
 def test_something_that_is_no_source_is_named(make_job, begin):
     with pytest.raises(DataError, match="prompts are list"):
         begin(make_job(lambda _: None, prompts=["x="]))
