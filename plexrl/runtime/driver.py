@@ -13,6 +13,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import Executor
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import cloudpickle
@@ -55,6 +56,7 @@ from plexrl.runtime.messages import (
 from plexrl.runtime.metrics_log import MetricsLog
 from plexrl.runtime.registry import states_of
 from plexrl.runtime.sample_log import SampleLog
+from plexrl.runtime.sources import wait_built
 from plexrl.runtime.together import LOST, run_together
 from plexrl.runtime.tracking import Tracking
 from solver.trace import IterationRecord
@@ -199,11 +201,7 @@ class JobDriver:
                 return
             # Nothing is left to be ordered; whoever ends the driver still may.
             self._task = None
-            await until_stored(
-                states_of(self._store),
-                self._newest,
-                lambda why: self._send(DriverWaits(self.job, why)),
-            )
+            await until_stored(states_of(self._store), self._newest, self._say)
         except asyncio.CancelledError:
             raise
         except (Exception, SystemExit) as failure:
@@ -278,7 +276,7 @@ class JobDriver:
             self._num_waits += 1
             if self._num_waits == 1:
                 logger.warning("job %s waits for the store: %s", self.job, cause)
-            self._send(DriverWaits(self.job, f"the store: {cause}"))
+            self._say(f"the store: {cause}")
             self._pause_s = min(RETRY_PAUSE_S * 2 ** min(self._num_waits, 8), MAX_STORE_PAUSE_S)
             return not self._is_leaving
         self._num_stalls += 1
@@ -287,6 +285,10 @@ class JobDriver:
         logger.warning("job %s goes back to its last version: %s", self.job, cause)
         self._pause_s = RETRY_PAUSE_S * self._num_stalls
         return not self._is_leaving
+
+    def _say(self, why: str) -> None:
+        """Tell what the job waits for."""
+        self._send(DriverWaits(self.job, why))
 
     def _take_interruption(self) -> Order | None:
         """The order that a cancellation carried, which is taken back; None: it ends the driver."""
@@ -409,14 +411,13 @@ class JobDriver:
         evaluator = Evaluator(spec, self._client, self._samples, self._run)
         where = (position.index - 1, position.tokens, position.versions, self._attempt)
         is_over = await evaluator.is_over(*where)
-        history = [(dict(position.tokens), dict(position.versions))]
+        history = deque([(dict(position.tokens), dict(position.versions))], 1 + spec.staleness)
         while position.index < spec.iterations and not is_over:
-            if self._is_leaving and position.index > self._current:
-                return
             # Rollouts of iteration t use version max(0, t - staleness); after a resume, the
             # oldest version that is still there.
-            stale_tokens, stale_versions = history[max(0, len(history) - 1 - spec.staleness)]
-            iteration = build_iteration(
+            stale_tokens, stale_versions = history[0]
+            build = partial(
+                build_iteration,
                 spec,
                 position.index,
                 cursor=position.cursor,
@@ -427,6 +428,9 @@ class JobDriver:
                 attempt=self._attempt,
                 run=self._run,
             )
+            iteration = await wait_built(spec, build, self._say)
+            if self._is_leaving and position.index > self._current:
+                return
             in_flight = await self._submit(spec, iteration)
             position.index += 1
             position.cursor = iteration.cursor_after
@@ -434,7 +438,6 @@ class JobDriver:
                 position.tokens[name] = future
                 position.versions[name] += 1
             history.append((dict(position.tokens), dict(position.versions)))
-            del history[: -1 - spec.staleness]
             self._evaluate(evaluator, in_flight, position)
             await queue.put(in_flight)
             if in_flight.evaluation is not None:
