@@ -29,7 +29,7 @@ async def wait_built(job: JobSpec, build: Build, say: Callable[[str], None]) -> 
     build
         Makes the iteration.
     say
-        Told what is waited for, if it takes longer.
+        Told what is waited for, if it takes longer, and then that nothing is.
 
     Raises
     ------
@@ -43,11 +43,12 @@ async def wait_built(job: JobSpec, build: Build, say: Callable[[str], None]) -> 
     try:
         if not (await asyncio.wait({building}, timeout=QUIET_S))[0]:
             say(f"its {source}")
-        if not (await asyncio.wait({building}, timeout=MAX_WAIT_S))[0]:
-            raise TaskTimeoutError(
-                f"job {job.name!r}: its {source} gave no prompts within {MAX_WAIT_S:g} s; give it "
-                "limits of its own, or prompts that are at hand"
-            )
+            if not (await asyncio.wait({building}, timeout=MAX_WAIT_S))[0]:
+                raise TaskTimeoutError(
+                    f"job {job.name!r}: its {source} gave no prompts within {MAX_WAIT_S:g} s; give "
+                    "it limits of its own, or prompts that are at hand"
+                )
+            say("")
         return building.result()
     finally:
         building.cancel()

@@ -53,7 +53,7 @@ def test_what_takes_longer_is_said(monkeypatch):
         return await wait_built(JOB, lambda: asked.wait(60.0), say)
 
     assert asyncio.run(wait())
-    assert built == ["its prompt source object"]
+    assert built == ["its prompt source object", ""]
 
 
 def test_a_source_that_never_answers_fails_its_job(monkeypatch):
