@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any, TypeVar
@@ -204,12 +204,34 @@ def _is_internal(data: Mapping[str, Any]) -> bool:
 
 
 def _problem(data: Mapping[str, Any]) -> solver.Problem:
+    groups = _all_groups(data)
+    _check_references(data["jobs"], groups)
     return solver.Problem(
-        groups=_all_groups(data),
+        groups=groups,
         jobs=tuple(_job(entry) for entry in data["jobs"]),
         current=data.get("current"),
         horizon_ticks=round(data.get("horizon_s", HORIZON_TICKS / TICKS_PER_S) * TICKS_PER_S),
     )
+
+
+def _check_references(jobs: Sequence[Mapping[str, Any]], groups: Sequence[solver.Group]) -> None:
+    """Refuse names of nothing in the words of the file: the problem has others for some keys."""
+    names = {group.id for group in groups}
+    pools = {group.pool for group in groups}
+    others = {job["name"] for job in jobs}
+    for index, job in enumerate(jobs):
+        for key, known, what in (("group", names, "group"), ("pool", pools, "pool of a group")):
+            if key in job and job[key] not in known:
+                raise InputError(
+                    f"jobs[{index}].{key} is {job[key]!r}, which is no {what}; "
+                    f"{hint(job[key], known)}"
+                )
+        for place, name in enumerate(job.get("apart_from", ())):
+            if name not in others or name == job["name"]:
+                raise InputError(
+                    f"jobs[{index}].apart_from[{place}] is {name!r}, which is no other job; "
+                    f"{hint(name, others - {job['name']})}"
+                )
 
 
 def _all_groups(data: Mapping[str, Any]) -> tuple[solver.Group, ...]:
