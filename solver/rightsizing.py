@@ -68,6 +68,8 @@ GROWTH_SHARE = 0.4
 """Share of a budget after which sets are chosen and confirmed."""
 SAME_RATIO = 0.005
 """Ratios this near to each other need no other choice: sets are worth the same under both."""
+LOOK_SHARE = 0.3
+"""Share of the rest in which sets are valued longer."""
 PATIENCE = 5
 """Rounds in succession that tried no new set, after which there are hardly any left."""
 LAST_S = 0.4
@@ -188,6 +190,13 @@ class Ends:
         return self.growth_s is not None and time.monotonic() > self.growth_s
 
     @property
+    def is_looked(self) -> bool:
+        """Whether sets are no longer valued anew but chosen and confirmed."""
+        if self.growth_s is None or self.all_s is None:
+            return False
+        return time.monotonic() > self.growth_s + LOOK_SHARE * (self.all_s - self.growth_s)
+
+    @property
     def is_over(self) -> bool:
         """Whether the budget is spent."""
         return self.all_s is not None and time.monotonic() > self.all_s
@@ -288,12 +297,7 @@ class _Search:
     def look_again(self) -> None:
         """Value the sets longer that a choice may take, and give those up that do not hold."""
         best = sorted(self.columns, key=self._missing)[:NUM_LOOKED]
-        cells = {ids: self.columns[ids].cell for ids in best}
-        self.ban(
-            ids
-            for ids, cell in cells.items()
-            if self.ends.allow(looking_s(cell, self.sizing.effort)) and not self.is_sound(ids)
-        )
+        self.ban(ids for ids in best if not self.ends.is_looked and not self.is_sound(ids))
         self._price()
 
     def is_confirmed(self, ids: Ids, dispatch: Dispatch) -> bool:

@@ -1,6 +1,6 @@
 """What plans of several pools would be under other limits, or with one more job.
 
-Each question is a search of its own, with half the time that the plan was given.
+Each question is a search of its own, with half the time that the plan was given, or two seconds.
 """
 
 from __future__ import annotations
@@ -21,6 +21,8 @@ MAX_NEWCOMERS = 3
 """Jobs of which one more is tried."""
 SHARE = 0.5
 """Time of one question, as a share of that for the plan."""
+LEAST_S = 2.0
+"""Least time of one question, unless the plan was given none: in less nothing is found."""
 
 
 def fleet_frontier(
@@ -32,7 +34,7 @@ def fleet_frontier(
         limit = permille / 1000
         jobs = tuple(replace(job, slowdown_limit=limit) for job in fleet.jobs)
         try:
-            plan = plan_fleet(replace(fleet, jobs=jobs), objective, SHARE * budget_s, seed)
+            plan = plan_fleet(replace(fleet, jobs=jobs), objective, _time_s(budget_s), seed)
         except solver.PlanError as error:
             found.append(FrontierPoint(limit, None, None, None, str(error)))
         else:
@@ -49,7 +51,7 @@ def fleet_what_if(
     for name, newcomer in _newcomers(fleet):
         try:
             wider = replace(fleet, jobs=(*fleet.jobs, newcomer))
-            other = plan_fleet(wider, objective, SHARE * budget_s, seed)
+            other = plan_fleet(wider, objective, _time_s(budget_s), seed)
         except solver.PlanError as error:
             outcome = f"No plan: {error}."
         else:
@@ -61,6 +63,10 @@ def fleet_what_if(
             )
         found.append(WhatIf(name, None, None, outcome))
     return tuple(found)
+
+
+def _time_s(budget_s: float) -> float:
+    return max(SHARE * budget_s, LEAST_S) if budget_s else 0.0
 
 
 def _newcomers(fleet: Fleet) -> Iterator[tuple[str, Workload]]:
