@@ -57,6 +57,9 @@ LOOK_S = 0.5
 SAMPLES_WAIT_S = 60.0
 """Seconds a worker without a group may take to read the samples of an iteration."""
 
+EXPORT_WAIT_S = 600.0
+"""Seconds an export may take: it waits for its turn on the group, then writes the model."""
+
 
 class Run:
     """One submitted job."""
@@ -200,13 +203,22 @@ class Run:
         """
         return StartVersion(self.name, version)
 
-    def export(self, folder: str | Path, model: str = "actor") -> str:
+    def export(
+        self, folder: str | Path, model: str = "actor", *, timeout_s: float = EXPORT_WAIT_S
+    ) -> str:
         """Write the newest committed version as a Hugging Face folder.
 
         Returns
         -------
         str
             SHA-256 of the weights, over names and bytes.
+
+        Raises
+        ------
+        JobError
+            No version of this model is committed.
+        TimeoutError
+            It was not written in time, and is called off.
         """
         known = self._cluster.models(self.name).get(model)
         if known is None or known.token is None:
@@ -227,7 +239,18 @@ class Run:
         key = node_key("export", job=self.name, iteration=0, model=model, run=new_run_id())
         with dask.annotate(**{ANNOTATION: annotation_of(call)}):
             node = delayed(run_call, pure=False)(call, known.token, dask_key_name=key)
-        exported: Exported = self._cluster.client.compute(node, optimize_graph=False).result()
+        future = self._cluster.client.compute(node, optimize_graph=False)
+        try:
+            exported: Exported = future.result(timeout_s)
+        except TimeoutError as late:
+            if future.done():
+                raise
+            future.cancel()
+            raise TimeoutError(
+                f"model {model!r} of job {self.name!r} was not written to {folder} within "
+                f"{timeout_s:g} s: it waits for its turn on the job's group (plexrl status); give "
+                "a longer timeout_s, or take it from the store (plexrl store export)"
+            ) from late
         return exported.weights_sha256
 
     def cancel(self) -> None:

@@ -52,6 +52,8 @@ def combine(first: int, second: int, second_nbytes: int) -> int:
     """Checksum of a concatenation, given both checksums and the length of the second part."""
     if second_nbytes == 0:
         return first
+    if first == 0:
+        return second
     t0, t1, t2, t3 = _shift_tables(second_nbytes)
     shifted = t0[first & 255] ^ t1[first >> 8 & 255] ^ t2[first >> 16 & 255] ^ t3[first >> 24]
     return shifted ^ second
@@ -109,10 +111,15 @@ def checksum_of_grains(grains: Sequence[int], start: int, stop: int) -> int:
     grains
         Checksums of all grains of the state.
     """
-    return combine_all(
-        (grains[a // GRAIN_BYTES], min(stop - a, GRAIN_BYTES))
-        for a in range(start, stop, GRAIN_BYTES)
-    )
+    t0, t1, t2, t3 = _shift_tables(GRAIN_BYTES)
+    first, end = start // GRAIN_BYTES, stop // GRAIN_BYTES
+    total = 0
+    for crc in grains[first:end]:
+        total = (
+            t0[total & 255] ^ t1[total >> 8 & 255] ^ t2[total >> 16 & 255] ^ t3[total >> 24] ^ crc
+        )
+    rest = stop - end * GRAIN_BYTES
+    return combine(total, grains[end], rest) if rest else total
 
 
 def grain_checksums(view: memoryview) -> tuple[int, ...]:

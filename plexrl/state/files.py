@@ -67,14 +67,14 @@ def write_at(fd: int, buffers: Sequence[bytes | memoryview], offset: int) -> int
 
 def read_at(fd: int, buffers: Sequence[memoryview], offset: int) -> int:
     """Fill the buffers from a file; returns bytes, fewer than asked at the file's end."""
-    left = [buffer for buffer in buffers if len(buffer)]
-    total = 0
-    while left:
-        count = os.preadv(fd, left, offset + total)
-        if count == 0:
-            break
-        total += count
-        _drop(left, count)
+    total = os.preadv(fd, buffers, offset)
+    expected = sum(map(len, buffers))
+    if 0 < total < expected:
+        left = list(buffers)
+        _drop(left, total)
+        while total < expected and (count := os.preadv(fd, left, offset + total)):
+            total += count
+            _drop(left, count)
     return total
 
 

@@ -217,11 +217,12 @@ class StoreFolder:
 
     def model_folder(self, job: str, model: str) -> Path:
         """Folder of a model's versions."""
-        return self.root / name_to_path(job) / name_to_path(model)
+        return self.root.joinpath(name_to_path(job), name_to_path(model))
 
     def version_folder(self, ref: StateRef) -> Path:
         """Folder of a version."""
-        return self.model_folder(ref.job, ref.model) / f"v{ref.version:08d}"
+        names = name_to_path(ref.job), name_to_path(ref.model)
+        return self.root.joinpath(*names, f"v{ref.version:08d}")
 
     def aside(self, ref: StateRef, prefix: str) -> Path:
         """A free path beside the version's folder, hidden from listings."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import warnings
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 
 import zarr
@@ -28,6 +28,8 @@ SHARED_BYTES = 4 << 20
 wait for each other."""
 CRC_BYTES = 4
 _PAGE_BYTES = 4096
+_SOME_FOLDER = "@"
+"""Stands for the folder of an attempt: no array is called so, since roles are identifiers."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,12 +117,24 @@ def array_spans(layout: StateLayout, chunk_bytes: int = CHUNK_BYTES) -> tuple[Ar
     )
 
 
-@lru_cache(maxsize=64)
 def zarr_documents(spans: tuple[ArraySpan, ...]) -> Mapping[str, str]:
     """Metadata that zarr itself writes for these arrays: path below the group → JSON text.
 
-    The root document ``zarr.json`` has consolidated metadata and no attributes.
+    The root document ``zarr.json`` has consolidated metadata and no attributes. Arrays may lie in
+    one folder below the group, whose name costs nothing: each attempt to write has its own.
     """
+    folder = spans[0].name.rpartition("/")[0] if spans else ""
+    if not folder:
+        return _made_by_zarr(spans)
+    some = tuple(replace(s, name=f"{_SOME_FOLDER}{s.name.removeprefix(folder)}") for s in spans)
+    return {
+        path.replace(_SOME_FOLDER, folder): text.replace(f'"{_SOME_FOLDER}', f'"{folder}')
+        for path, text in _made_by_zarr(some).items()
+    }
+
+
+@lru_cache(maxsize=64)
+def _made_by_zarr(spans: tuple[ArraySpan, ...]) -> Mapping[str, str]:
     entries: dict[str, object] = {}
     store = MemoryStore(entries)  # type: ignore[arg-type,unused-ignore]
     group = zarr.create_group(store=store)

@@ -11,7 +11,6 @@ from bisect import bisect_right
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass
-from functools import partial
 from threading import local
 
 from plexrl.errors import IntegrityError, StateError
@@ -112,34 +111,30 @@ def _scratch() -> memoryview:
     return buffer
 
 
-def _chunks_of(chunks: Sequence[ChunkSpan], start: int, stop: int) -> Sequence[ChunkSpan]:
-    """Chunks that hold bytes of the range, in order."""
-    first = bisect_right(chunks, start, key=_start_of) - 1
-    return chunks[first : bisect_right(chunks, stop - 1, key=_start_of)]
-
-
-def _start_of(chunk: ChunkSpan) -> int:
-    return chunk.start
-
-
 def _segments(stretch: Stretch, into: memoryview) -> list[memoryview] | None:
     """Buffers that together take the stretch: parts of the target, scratch between them.
 
     None where two copies overlap, so that no split serves both, or where they are too many.
     """
+    begin, end = stretch.start, stretch.stop
+    start, stop, offset = stretch.copies[0]
+    if start == begin and stop == end:
+        return [into[offset : offset + stop - start]]
     if len(stretch.copies) > _MAX_BUFFERS // 2 - 1:
         return None
     scratch = _scratch()
     found: list[memoryview] = []
-    position = stretch.start
+    position = begin
     for start, stop, offset in stretch.copies:
         if start < position:
             return None
-        found.append(scratch[position - stretch.start : start - stretch.start])
+        if start > position:
+            found.append(scratch[position - begin : start - begin])
         found.append(into[offset : offset + stop - start])
         position = stop
-    found.append(scratch[position - stretch.start : stretch.stop - stretch.start])
-    return [buffer for buffer in found if len(buffer)]
+    if position < end:
+        found.append(scratch[position - begin : end - begin])
+    return found
 
 
 def _first_bytes(buffers: list[memoryview], nbytes: int) -> list[memoryview]:
@@ -156,56 +151,64 @@ def _first_bytes(buffers: list[memoryview], nbytes: int) -> list[memoryview]:
     return taken
 
 
-def _fill(
-    read: ReadChunk,
-    chunks: Sequence[ChunkSpan],
-    stretch: Stretch,
-    buffers: Sequence[memoryview],
-) -> None:
-    left = list(buffers)
-    for chunk in chunks:
-        first, last = max(chunk.start, stretch.start), min(chunk.stop, stretch.stop)
-        part = left if len(chunks) == 1 else _first_bytes(left, last - first)
-        if read(chunk, part, first - chunk.start) != last - first:
-            raise IntegrityError(f"chunk {chunk.key} is shorter than written")
+class _Reading:
+    """Reads stretches of one version; several threads may."""
 
+    __slots__ = ("_chunks", "_into", "_read", "_record", "_starts")
 
-def _damaged(read: ReadChunk, record: VersionRecord, chunks: Sequence[ChunkSpan]) -> str:
-    """Which of the chunks are damaged; all of them if that cannot be told any more."""
-    expected = {c.key: s for c, s in zip(record.chunks(), record.checksums, strict=True)}
-    names = []
-    for chunk in chunks:
-        content = memoryview(bytearray(chunk.stop - chunk.start))
-        read(chunk, [content], 0)
-        if crc32c(bytes(chunk.pad_bytes), crc32c(content)) != expected[chunk.key]:
-            names.append(chunk.key)
-    return " and ".join(names or [chunk.key for chunk in chunks])
+    def __init__(self, record: VersionRecord, into: memoryview, read: ReadChunk):
+        self._record = record
+        self._into = into
+        self._read = read
+        self._chunks = record.chunks()
+        self._starts = [chunk.start for chunk in self._chunks]
 
+    def stretch(self, stretch: Stretch) -> int:
+        """Read and verify a stretch; returns its bytes."""
+        start, stop = stretch.start, stretch.stop
+        segments = _segments(stretch, self._into)
+        buffers = segments or [_scratch()[: stop - start]]
+        self._fill(start, stop, buffers)
+        checksum = 0
+        for buffer in buffers:
+            checksum = crc32c(buffer, checksum)
+        if checksum != checksum_of_grains(self._record.grains, start, stop):
+            raise IntegrityError(
+                f"chunk {self._damaged(start, stop)} does not match its checksum "
+                f"(bytes {start} to {stop} of the state)"
+            )
+        if segments is None:
+            for first, last, offset in stretch.copies:
+                self._into[offset : offset + last - first] = buffers[0][
+                    first - start : last - start
+                ]
+        return stop - start
 
-def _read_stretch(
-    read: ReadChunk,
-    chunks: Sequence[ChunkSpan],
-    record: VersionRecord,
-    into: memoryview,
-    stretch: Stretch,
-) -> int:
-    start, stop = stretch.start, stretch.stop
-    whole = _scratch()[: stop - start]
-    segments = _segments(stretch, into)
-    own = _chunks_of(chunks, start, stop)
-    _fill(read, own, stretch, segments or [whole])
-    checksum = 0
-    for buffer in segments or [whole]:
-        checksum = crc32c(buffer, checksum)
-    if checksum != checksum_of_grains(record.grains, start, stop):
-        raise IntegrityError(
-            f"chunk {_damaged(read, record, own)} does not match its checksum "
-            f"(bytes {start} to {stop} of the state)"
-        )
-    if segments is None:
-        for first, last, offset in stretch.copies:
-            into[offset : offset + last - first] = whole[first - start : last - start]
-    return stop - start
+    def _chunks_of(self, start: int, stop: int) -> Sequence[ChunkSpan]:
+        """Chunks that hold bytes of the range, in order."""
+        first = bisect_right(self._starts, start) - 1
+        return self._chunks[first : bisect_right(self._starts, stop - 1, first)]
+
+    def _fill(self, start: int, stop: int, buffers: Sequence[memoryview]) -> None:
+        chunks = self._chunks_of(start, stop)
+        left = list(buffers)
+        for chunk in chunks:
+            first, last = max(chunk.start, start), min(chunk.stop, stop)
+            part = left if len(chunks) == 1 else _first_bytes(left, last - first)
+            if self._read(chunk, part, first - chunk.start) != last - first:
+                raise IntegrityError(f"chunk {chunk.key} is shorter than written")
+
+    def _damaged(self, start: int, stop: int) -> str:
+        """Which chunks of a range are damaged; all of them if that cannot be told any more."""
+        expected = dict(zip(self._starts, self._record.checksums, strict=True))
+        chunks = self._chunks_of(start, stop)
+        names = []
+        for chunk in chunks:
+            content = memoryview(bytearray(chunk.stop - chunk.start))
+            self._read(chunk, [content], 0)
+            if crc32c(bytes(chunk.pad_bytes), crc32c(content)) != expected[chunk.start]:
+                names.append(chunk.key)
+        return " and ".join(names or [chunk.key for chunk in chunks])
 
 
 def read_verified(
@@ -236,5 +239,5 @@ def read_verified(
     """
     nbytes = record.manifest.layout.nbytes
     check_ranges(ranges, nbytes, len(into))
-    work = partial(_read_stretch, read, record.chunks(), record, into)
-    return sum(for_all(executor, work, [stretches(ranges, nbytes)]))
+    reading = _Reading(record, into, read)
+    return sum(for_all(executor, reading.stretch, [stretches(ranges, nbytes)]))

@@ -6,7 +6,7 @@ import os
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Executor
 from contextlib import contextmanager
-from itertools import chain
+from itertools import chain, islice
 from pathlib import Path
 from threading import Lock
 
@@ -16,6 +16,7 @@ from plexrl.state import files
 from plexrl.state.checksums import (
     Piece,
     chunk_checksum,
+    crc32c,
     digest_of_grains,
     folded,
     measured,
@@ -30,6 +31,8 @@ from plexrl.state.record import VersionRecord, record_from_document, record_to_d
 ROOT_DOCUMENT = "zarr.json"
 BLOCK_BYTES = 1 << 20
 """Written at once: in the processor's cache when the system copies what was checksummed."""
+READ_BYTES = 2 << 20
+"""Read at once: in the processor's cache when it is verified."""
 
 
 class _ChunkWrite:
@@ -247,6 +250,15 @@ def check_tail(chunk: ChunkSpan, checksum: int, tail: memoryview) -> None:
         raise IntegrityError(f"chunk {chunk.key} does not match its checksum (behind its bytes)")
 
 
+def _read_blocks(chunk: ChunkSpan) -> list[tuple[int, int]]:
+    """Byte ranges to be read, in order; all but the first of one length.
+
+    So that their checksums are combined with the tables of that length alone.
+    """
+    stops = range(chunk.stop, chunk.start, -READ_BYTES)
+    return [(max(chunk.start, stop - READ_BYTES), stop) for stop in reversed(stops)]
+
+
 def read_bytes(folder_fd: int, record: VersionRecord, view: memoryview, executor: Executor) -> None:
     """Read the bytes of a version into a buffer, and verify every one of them.
 
@@ -256,12 +268,25 @@ def read_bytes(folder_fd: int, record: VersionRecord, view: memoryview, executor
         A chunk is missing, has another size or other bytes than were written. The buffer
         then holds anything.
     """
+    expected = list(zip(record.chunks(), record.checksums, strict=True))
     with opened_chunks(folder_fd) as descriptor:
-        for chunk, checksum in zip(record.chunks(), record.checksums, strict=True):
-            tail = memoryview(bytearray(chunk.pad_bytes + CRC_BYTES))
-            files.read_at(descriptor(chunk), [tail], chunk.stop - chunk.start)
-            check_tail(chunk, checksum, tail)
-        _read(descriptor, record, [(0, len(view))], view, executor)
+
+        def read(item: tuple[ChunkSpan, int, int, int]) -> Piece:
+            chunk, checksum, start, stop = item
+            block = view[start:stop]
+            tail = memoryview(bytearray(chunk.pad_bytes + CRC_BYTES if stop == chunk.stop else 0))
+            num_read = files.read_at(descriptor(chunk), [block, tail], start - chunk.start)
+            if num_read != len(block) + len(tail):
+                raise IntegrityError(f"chunk {chunk.key} is shorter than written")
+            if tail:
+                check_tail(chunk, checksum, tail)
+            return start, stop - start, crc32c(block)
+
+        lanes = [[(*pair, *block) for block in _read_blocks(pair[0])] for pair in expected]
+        parts = iter(sorted(for_all(executor, read, lanes)))
+    for (chunk, checksum), lane in zip(expected, lanes, strict=True):
+        if chunk_checksum(islice(parts, len(lane)), bytes(chunk.pad_bytes)) != checksum:
+            raise IntegrityError(f"chunk {chunk.key} does not match its checksum")
 
 
 def read_ranges(
@@ -273,17 +298,8 @@ def read_ranges(
 ) -> int:
     """`plexrl.state.partial.read_verified` from the folder of a version."""
     with opened_chunks(folder_fd) as descriptor:
-        return _read(descriptor, record, ranges, into, executor)
 
+        def read(chunk: ChunkSpan, buffers: Sequence[memoryview], offset: int) -> int:
+            return files.read_at(descriptor(chunk), buffers, offset)
 
-def _read(
-    descriptor: Callable[[ChunkSpan], int],
-    record: VersionRecord,
-    ranges: Sequence[Range],
-    into: memoryview,
-    executor: Executor,
-) -> int:
-    def read(chunk: ChunkSpan, buffers: Sequence[memoryview], offset: int) -> int:
-        return files.read_at(descriptor(chunk), buffers, offset)
-
-    return read_verified(record, ranges, into, executor, read)
+        return read_verified(record, ranges, into, executor, read)

@@ -23,6 +23,8 @@ def test_a_fork_goes_on_where_the_other_was(cluster, small_job, base, tmp_path):
     whole = cluster.submit(replace(job, name="fork-whole"))
     same = cluster.submit(replace(job, name="branch"), start=trunk.version(2))
     assert whole.result(TIMEOUT_S).iteration == same.result(TIMEOUT_S).iteration == 4
+    with pytest.raises(TimeoutError, match="turn on the job's group"):
+        same.export(tmp_path / "never", timeout_s=0)
     assert same.export(tmp_path / "same") == whole.export(tmp_path / "fork-whole")
     assert [row["iteration"] for row in same.metrics()] == [2, 3]
     other = cluster.submit(small_job("other", seed=7), start=trunk.version(2))
