@@ -43,6 +43,9 @@ def test_ppo_trains_actor_and_critic_and_shares_without_a_difference(roomy, smal
     assert row["actor/grad_norm"] > 0
     assert row["critic/value_error"] > 0
     assert row["reward_mean"] >= 0
+    # Samples are kept of what the actor learned from, with one advantage a row.
+    assert all(isinstance(sample["advantage"], float) for sample in alone.samples(0))
+    assert [path.name for path in (tmp_path / "store/samples/ppo-alone").iterdir()] == ["actor"]
 
 
 def test_a_reference_is_a_frozen_model_of_the_job(cluster, small_job):

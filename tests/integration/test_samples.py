@@ -45,11 +45,3 @@ def test_a_job_may_keep_no_samples(cluster, store, small_job):
     told = CliRunner().invoke(app, ["samples", store, "nobody"])
     assert told.exit_code == 2
     assert "nobody" in told.stderr
-
-
-def test_with_a_critic_the_samples_are_those_of_the_actor(small_job, tmp_path):
-    with plexrl.LocalCluster(groups=1, store=tmp_path, host_budget_bytes=96 << 20) as cluster:
-        run = cluster.submit(small_job("ppo", iterations=1, algorithm="ppo"))
-        run.result(TIMEOUT_S)
-        assert all(isinstance(row["advantage"], float) for row in run.samples(0))
-        assert [path.name for path in (tmp_path / "samples" / "ppo").iterdir()] == ["actor"]
