@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 from dask.delayed import Delayed
@@ -13,10 +13,11 @@ from dataflow.datasets import JsonlPrompts, PromptSource, RecordPrompts
 from dataflow.episodes import episodes
 from dataflow.errors import PipelineError, UnknownNameError
 from dataflow.evaluation import Evaluation
-from dataflow.iteration import build_iteration
+from dataflow.iteration import build_iteration, draw_prompts
 from dataflow.jobs import JobSpec
 from dataflow.keys import stream_seed
 from dataflow.phases import Phase
+from dataflow.samples import Prompt
 from dataflow.tasks import Task
 
 STREAM = "evaluation"
@@ -83,6 +84,29 @@ def _held_out(task: Task, seed: int) -> PromptSource:
             "evaluation prompts of its own"
         )
     return found
+
+
+@dataclass(frozen=True, slots=True)
+class HeldOut:
+    """Prompts that were drawn: a source that asks nobody."""
+
+    prompts: tuple[Prompt, ...]
+
+    def batch(self, cursor: int, count: int) -> tuple[Prompt, ...]:
+        """Prompts ``cursor … cursor + count - 1``, as far as they were drawn."""
+        return self.prompts[cursor : cursor + count]
+
+
+def at_hand(job: JobSpec, evaluation: Evaluation) -> Evaluation:
+    """An evaluation with its prompts drawn, which are the same every time.
+
+    Raises
+    ------
+    DataError
+        The prompt source did not give the prompts it was asked for.
+    """
+    asked = replace(job, prompts=evaluation.prompts, num_prompts=evaluation.num_prompts)
+    return replace(evaluation, prompts=HeldOut(draw_prompts(asked, 0)))
 
 
 def evaluation_nodes(

@@ -176,7 +176,7 @@ def build_iteration(
     DataError
         The prompt source did not give the prompts it was asked for.
     """
-    prompts = _draw_prompts(job, cursor)
+    prompts = draw_prompts(job, cursor)
     builder = CallBuilder(job, index, attempt, cursor + len(prompts), run, sampling)
     stale_tokens = {**tokens, **(rollout_tokens or {})}
     stale_versions = {**versions, **(rollout_versions or {})}
@@ -194,8 +194,14 @@ def build_iteration(
     return Iteration(builder, Models(job.name, handles), prompts, cursor)
 
 
-def _draw_prompts(job: JobSpec, cursor: int) -> tuple[Prompt, ...]:
-    """Prompts of the iteration that starts at `cursor`."""
+def draw_prompts(job: JobSpec, cursor: int) -> tuple[Prompt, ...]:
+    """Prompts of the iteration that starts at `cursor`.
+
+    Raises
+    ------
+    DataError
+        The prompt source raised, or did not give the prompts it was asked for.
+    """
     if job.prompts is None:
         return ()
     if not isinstance(job.prompts, PromptSource):

@@ -56,7 +56,7 @@ from plexrl.runtime.messages import (
 from plexrl.runtime.metrics_log import MetricsLog
 from plexrl.runtime.registry import states_of
 from plexrl.runtime.sample_log import SampleLog
-from plexrl.runtime.sources import wait_built
+from plexrl.runtime.sources import wait_asked
 from plexrl.runtime.together import LOST, run_together
 from plexrl.runtime.tracking import Tracking
 from solver.trace import IterationRecord
@@ -408,7 +408,7 @@ class JobDriver:
     async def _submit_all(
         self, spec: JobSpec, position: Position, queue: asyncio.Queue[InFlight | None]
     ) -> None:
-        evaluator = Evaluator(spec, self._client, self._samples, self._run)
+        evaluator = Evaluator(spec, self._client, self._samples, self._run, self._say)
         where = (position.index - 1, position.tokens, position.versions, self._attempt)
         is_over = await evaluator.is_over(*where)
         history = deque([(dict(position.tokens), dict(position.versions))], 1 + spec.staleness)
@@ -428,7 +428,7 @@ class JobDriver:
                 attempt=self._attempt,
                 run=self._run,
             )
-            iteration = await wait_built(spec, build, self._say)
+            iteration = await wait_asked(spec.prompts, spec.name, build, self._say)
             if self._is_leaving and position.index > self._current:
                 return
             in_flight = await self._submit(spec, iteration)

@@ -5,15 +5,17 @@ from __future__ import annotations
 import asyncio
 import logging
 import statistics
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 
 from dask.delayed import Delayed, delayed
 from distributed import Client, Future
 
-from dataflow.evaluating import evaluation_nodes
+from dataflow.evaluating import at_hand, evaluation_nodes
 from dataflow.jobs import JobSpec
 from dataflow.samples import EndReason, Rewards, Sample, table
 from plexrl.runtime.sample_log import EVALUATION, Row, SampleLog, write_or_warn
+from plexrl.runtime.sources import wait_asked
 
 logger = logging.getLogger("plexrl.driver")
 
@@ -34,6 +36,8 @@ class Evaluator:
         Where the samples of evaluations are kept; scores of earlier lives are read from there.
     run
         Tells runs of one job name apart in node keys.
+    say
+        Told what is waited for, if its prompts take long.
 
     Attributes
     ----------
@@ -41,12 +45,20 @@ class Evaluator:
         Why the job ends before its last iteration; empty unless it does.
     """
 
-    def __init__(self, spec: JobSpec, client: Client, samples: SampleLog, run: str) -> None:
+    def __init__(
+        self,
+        spec: JobSpec,
+        client: Client,
+        samples: SampleLog,
+        run: str,
+        say: Callable[[str], None],
+    ) -> None:
         self._spec = spec
         self._evaluation = spec.evaluation
         self._client = client
         self._samples = samples
         self._run = run
+        self._say = say
         self._scores: dict[int, float] = {}
         self.why_over = ""
 
@@ -58,8 +70,15 @@ class Evaluator:
         An evaluation that was due then, and that a driver before this one did not live to see,
         is made up for.
         """
-        if self._evaluation is None:
+        evaluation = self._evaluation
+        if evaluation is None:
             return False
+        self._evaluation = await wait_asked(
+            evaluation.prompts,
+            self._spec.name,
+            partial(at_hand, self._spec, evaluation),
+            self._say,
+        )
         self._scores = await asyncio.to_thread(_scores_until, self._samples, self._spec.name, index)
         if index not in self._scores:
             future = self.submit(index, tokens, versions, attempt)

@@ -6,9 +6,8 @@ import asyncio
 import threading
 from collections.abc import Callable
 from contextlib import suppress
+from typing import TypeVar
 
-from dataflow.iteration import Iteration
-from dataflow.jobs import JobSpec
 from plexrl.errors import TaskTimeoutError
 
 QUIET_S = 2.0
@@ -16,18 +15,22 @@ QUIET_S = 2.0
 MAX_WAIT_S = 3600.0
 """Seconds until a source that gives no prompts fails its job."""
 
-Build = Callable[[], Iteration]
+Made = TypeVar("Made")
 
 
-async def wait_built(job: JobSpec, build: Build, say: Callable[[str], None]) -> Iteration:
-    """The iteration that `build` makes, for which it asks the job's prompt source.
+async def wait_asked(
+    source: object, job: str, ask: Callable[[], Made], say: Callable[[str], None]
+) -> Made:
+    """What `ask` makes of the prompts it asks a source for.
 
     Parameters
     ----------
+    source
+        The prompt source; None: there is none.
     job
-        The job.
-    build
-        Makes the iteration.
+        Whose source.
+    ask
+        Asks it.
     say
         Told what is waited for, if it takes longer, and then that nothing is.
 
@@ -36,32 +39,32 @@ async def wait_built(job: JobSpec, build: Build, say: Callable[[str], None]) -> 
     TaskTimeoutError
         The source did not answer. Its thread is left to itself: nobody can end it.
     """
-    if job.prompts is None:
-        return build()
-    source = f"prompt source {type(job.prompts).__qualname__}"
-    building = _in_thread(build, f"plexrl-source-{job.name}")
+    if source is None:
+        return ask()
+    name = f"prompt source {type(source).__qualname__}"
+    asking = _in_thread(ask, f"plexrl-source-{job}")
     try:
-        if not (await asyncio.wait({building}, timeout=QUIET_S))[0]:
-            say(f"its {source}")
-            if not (await asyncio.wait({building}, timeout=MAX_WAIT_S))[0]:
+        if not (await asyncio.wait({asking}, timeout=QUIET_S))[0]:
+            say(f"its {name}")
+            if not (await asyncio.wait({asking}, timeout=MAX_WAIT_S))[0]:
                 raise TaskTimeoutError(
-                    f"job {job.name!r}: its {source} gave no prompts within {MAX_WAIT_S:g} s; give "
+                    f"job {job!r}: its {name} gave no prompts within {MAX_WAIT_S:g} s; give "
                     "it limits of its own, or prompts that are at hand"
                 )
             say("")
-        return building.result()
+        return asking.result()
     finally:
-        building.cancel()
+        asking.cancel()
 
 
-def _in_thread(build: Build, name: str) -> asyncio.Future[Iteration]:
+def _in_thread(ask: Callable[[], Made], name: str) -> asyncio.Future[Made]:
     """What runs in a thread of its own, which ends with the process at the latest."""
     loop = asyncio.get_running_loop()
-    future: asyncio.Future[Iteration] = loop.create_future()
+    future: asyncio.Future[Made] = loop.create_future()
 
     def run() -> None:
         try:
-            settle, result = future.set_result, build()
+            settle, result = future.set_result, ask()
         except BaseException as error:  # noqa: BLE001 (it is the job's)
             settle, result = future.set_exception, error  # type: ignore[assignment]
         # The loop may be over by now, and whoever waited gone.

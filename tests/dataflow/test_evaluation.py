@@ -10,7 +10,7 @@ from dataflow.calls import VersionToken
 from dataflow.checking import check_job
 from dataflow.datasets import LetterPrompts, prompts_of
 from dataflow.errors import PipelineError, UnknownNameError
-from dataflow.evaluating import evaluation_nodes
+from dataflow.evaluating import at_hand, evaluation_nodes
 from dataflow.evaluation import Evaluation
 from dataflow.pipelines import grpo
 
@@ -60,6 +60,23 @@ def nodes_of(spec, index=4, version=5):
     return evaluation_nodes(
         spec, spec.evaluation, index, tokens=tokens, versions={"actor": version}
     )
+
+
+def test_the_prompts_of_an_evaluation_are_drawn_once():
+    class Once:
+        num_asked = 0
+
+        def batch(self, cursor, count):
+            self.num_asked += 1
+            return LetterPrompts(seed=9).batch(cursor, count)
+
+    source = Once()
+    spec = job(evaluation=evaluation(prompts=source, num_prompts=3))
+    drawn = replace(spec, evaluation=at_hand(spec, spec.evaluation))
+    for index in (4, 9):
+        assert nodes_of(drawn, index)[0].key != nodes_of(spec, index + 1)[0].key
+    assert drawn.evaluation.prompts.batch(0, 3) == LetterPrompts(seed=9).batch(0, 3)
+    assert source.num_asked == 3
 
 
 def test_an_evaluation_is_an_llm_function_of_its_own():

@@ -2,25 +2,24 @@
 
 import asyncio
 import threading
-from types import SimpleNamespace
 
 import pytest
 
 from plexrl.errors import TaskTimeoutError
 from plexrl.runtime import sources
-from plexrl.runtime.sources import wait_built
+from plexrl.runtime.sources import wait_asked
 
-JOB = SimpleNamespace(name="slow", prompts=object())
+SOURCE = object()
 
 
-def run(build, job=JOB, meanwhile=lambda: None):
+def run(ask, source=SOURCE, meanwhile=lambda: None):
     said = []
 
     async def both():
-        building = asyncio.ensure_future(wait_built(job, build, said.append))
+        asking = asyncio.ensure_future(wait_asked(source, "slow", ask, said.append))
         await asyncio.sleep(0)
         meanwhile()
-        return await building
+        return await asking
 
     return asyncio.run(both()), said
 
@@ -28,15 +27,15 @@ def run(build, job=JOB, meanwhile=lambda: None):
 def test_the_loop_goes_on_while_a_source_is_asked():
     asked = threading.Event()
 
-    def build():
+    def ask():
         assert asked.wait(60.0)
         return threading.current_thread().name
 
-    assert run(build, meanwhile=asked.set) == ("plexrl-source-slow", [])
+    assert run(ask, meanwhile=asked.set) == ("plexrl-source-slow", [])
 
 
 def test_without_a_source_there_is_no_thread():
-    built, said = run(threading.current_thread, SimpleNamespace(name="none", prompts=None))
+    built, said = run(threading.current_thread, None)
     assert (built, said) == (threading.main_thread(), [])
 
 
@@ -50,7 +49,7 @@ def test_what_takes_longer_is_said(monkeypatch):
             built.append(why)
             asked.set()
 
-        return await wait_built(JOB, lambda: asked.wait(60.0), say)
+        return await wait_asked(SOURCE, "slow", lambda: asked.wait(60.0), say)
 
     assert asyncio.run(wait())
     assert built == ["its prompt source object", ""]
