@@ -116,6 +116,13 @@ class EngineError(ServiceError):
     is_recoverable = False
 
 
+class EngineStoppedError(EngineError):
+    """Training ended in the middle, since nobody waits for it; the state is the one before."""
+
+    kind = "engine_stopped"
+    is_recoverable = True
+
+
 class EngineDiedError(EngineError):
     """An engine process died or hung; the next function starts a new one."""
 

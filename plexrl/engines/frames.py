@@ -29,7 +29,7 @@ class Request:
 
 @dataclass(frozen=True, slots=True)
 class Stop:
-    """Parent → child: end the generation of this name after the token it is at; no reply.
+    """Parent → child: end what has this name after the token or micro-batch it is at; no reply.
 
     It may come before the request, while it runs, or too late, and then means nothing.
     """

@@ -66,12 +66,12 @@ class TrainBatch:
 
 @dataclass(frozen=True, slots=True)
 class Break:
-    """Says when a generation shall stop between two tokens."""
+    """Says when a generation shall stop between two tokens, or training between two parts."""
 
     name: str
-    """Of the generation; never used for another one."""
+    """Of what shall stop; never used for another one."""
     is_asked: Callable[[], bool]
-    """Asked after each token; cheap."""
+    """Asked after each token or micro-batch; cheap."""
     resumes: str = ""
     """Name of the interrupted generation this one goes on with; empty for a new one."""
     cancelled: Callable[[], frozenset[SampleId]] = frozenset
@@ -212,8 +212,14 @@ class Engine(Protocol):
         """A critic's estimate before each completion token (models with a value head only)."""
         ...
 
-    def train(self, batch: TrainBatch, options: TrainOptions) -> Mapping[str, float]:
-        """Train in place; returns loss, grad_norm, entropy and what else was measured."""
+    def train(
+        self, batch: TrainBatch, options: TrainOptions, stop: Break | None = None
+    ) -> Mapping[str, float]:
+        """Train in place; returns loss, grad_norm, entropy and what else was measured.
+
+        Asked to stop, it raises `plexrl.errors.EngineStoppedError` before the next micro-batch;
+        the state is then the one from before the call.
+        """
         ...
 
     def export(self, folder: str) -> None:

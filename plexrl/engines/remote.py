@@ -151,7 +151,7 @@ class EngineProcess(AbstractContextManager["EngineProcess"]):
         return cast("SampleBatch | Interrupted", found)
 
     def stop(self, name: str) -> None:
-        """End a generation after the token it is at; from any thread, at once."""
+        """End a generation after the token it is at, or training; from any thread, at once."""
         self._child.tell(dumps(Stop(name)))
 
     def cancel(self, name: str, samples: frozenset[SampleId]) -> None:
@@ -173,10 +173,13 @@ class EngineProcess(AbstractContextManager["EngineProcess"]):
         """A critic's estimate before each completion token (models with a value head only)."""
         return cast("tuple[tuple[float, ...], ...]", self._call("values", _as_one(samples)))
 
-    def train(self, batch: TrainBatch, options: TrainOptions) -> Mapping[str, float]:
-        """Train in place; returns what was measured."""
+    def train(
+        self, batch: TrainBatch, options: TrainOptions, name: str = ""
+    ) -> Mapping[str, float]:
+        """Train in place until it is done, or `stop` is called with this name."""
         batch = replace(batch, samples=_as_one(batch.samples))
-        return cast("Mapping[str, float]", self._call("train", batch, options))
+        stop = (BreakName(name),) if name else ()
+        return cast("Mapping[str, float]", self._call("train", batch, options, *stop))
 
     def export(self, folder: str) -> None:
         """Write the loaded weights as a Hugging Face folder."""

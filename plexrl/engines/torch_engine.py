@@ -140,7 +140,9 @@ class TorchEngine:
                 return ()
             return _by_row(rows, estimate(self._network.model, rows))
 
-    def train(self, batch: TrainBatch, options: TrainOptions) -> Mapping[str, float]:
+    def train(
+        self, batch: TrainBatch, options: TrainOptions, stop: Break | None = None
+    ) -> Mapping[str, float]:
         """Train in place.
 
         Returns
@@ -154,7 +156,9 @@ class TorchEngine:
         """
         self._network.require_weights()
         trainer = self._trainer or Trainer(self._network)
-        return trainer.train(batch, options)
+        if stop is None:
+            return trainer.train(batch, options)
+        return trainer.train(batch, options, stop.is_asked)
 
     def export(self, folder: str) -> None:
         """Write weights, configuration and tokenizer as a Hugging Face folder."""

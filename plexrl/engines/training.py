@@ -6,7 +6,7 @@ Shape letters: B samples of a minibatch, T completion positions.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
@@ -25,10 +25,12 @@ from plexrl.engines.optimized import Optimizable
 from plexrl.engines.penalties import importance_weights, resolve_kl
 from plexrl.engines.protocol import TrainBatch
 from plexrl.engines.scoring import Row, Scores, estimate, score
-from plexrl.errors import EngineError
+from plexrl.errors import EngineError, EngineStoppedError
 
 NORM_PIECE = 2**14
 """Elements of a gradient that are summed in one float32 sum."""
+
+STOPPED = "training was stopped, as asked; the weights stay as they were"
 
 
 class Trainer:
@@ -47,7 +49,12 @@ class Trainer:
                 "exp_avg_sq": part.exp_avg_sq,
             }
 
-    def train(self, batch: TrainBatch, options: TrainOptions) -> dict[str, float]:
+    def train(
+        self,
+        batch: TrainBatch,
+        options: TrainOptions,
+        is_stopped: Callable[[], bool] = lambda: False,
+    ) -> dict[str, float]:
         """Train in place; see `plexrl.engines.protocol.Engine.train`.
 
         Raises
@@ -55,6 +62,8 @@ class Trainer:
         EngineError
             The batch or an option is malformed, the loss is unknown, raises or is not finite;
             the state is then the one from before the call.
+        EngineStoppedError
+            It was stopped; the same holds.
         """
         batch = replace(batch, samples=teaching(batch.samples))
         check_batch(batch, options)
@@ -70,7 +79,7 @@ class Trainer:
             with _checkpointed(self.network.model, options.is_checkpointed):
                 steps = self._minibatches(batch, options, recompute_old=num_steps > 1)
                 for _ in range(options.num_epochs):
-                    measured += [self._step(minibatch, loss, options) for minibatch in steps]
+                    measured += [self._step(part, loss, options, is_stopped) for part in steps]
         except BaseException:
             if before is not None:
                 self.network.restore(before)
@@ -122,19 +131,28 @@ class Trainer:
             _widened(found.logprobs, width)[:count], _widened(found.entropy, width)[:count]
         )
 
-    def _step(self, batch: Minibatch, loss: Loss, options: TrainOptions) -> dict[str, float]:
+    def _step(
+        self,
+        batch: Minibatch,
+        loss: Loss,
+        options: TrainOptions,
+        is_stopped: Callable[[], bool],
+    ) -> dict[str, float]:
         self.network.zero_gradients()
         num_tokens = batch.num_tokens
-        parts = [
-            self._backward(part, batch, loss, options)
-            for part in batch.parts(options.micro_batch_size)
-        ]
+        parts = []
+        for part in batch.parts(options.micro_batch_size):
+            if self.ranks.count == 1 and is_stopped():
+                raise EngineStoppedError(STOPPED)
+            parts.append(self._backward(part, batch, loss, options))
         gradients = self.network.gradients()
-        norm = _norm(gradients)
-        found = self.ranks.gather((parts, norm))
-        all_parts = [part for of_rank, _ in found for part in of_rank]
+        # Ranks compute each part together, so that they can stop between steps only.
+        found = self.ranks.gather((parts, _norm(gradients), is_stopped()))
+        if any(is_stopped_there for _, _, is_stopped_there in found):
+            raise EngineStoppedError(STOPPED)
+        all_parts = [part for of_rank, _, _ in found for part in of_rank]
         _raise_first(all_parts)
-        norm = math.hypot(*(norm_of_rank for _, norm_of_rank in found))
+        norm = math.hypot(*(norm_of_rank for _, norm_of_rank, _ in found))
         loss_value = math.fsum(part.loss for part in all_parts)
         if not (math.isfinite(loss_value) and math.isfinite(norm)):
             raise EngineError(

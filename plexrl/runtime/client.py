@@ -239,7 +239,8 @@ class Run:
         key = node_key("export", job=self.name, iteration=0, model=model, run=new_run_id())
         with dask.annotate(**{ANNOTATION: annotation_of(call)}):
             node = delayed(run_call, pure=False)(call, known.token, dask_key_name=key)
-        future = self._cluster.client.compute(node, optimize_graph=False)
+        # Once more, should the engine die: nothing but the folder is written.
+        future = self._cluster.client.compute(node, optimize_graph=False, retries=1)
         try:
             exported: Exported = future.result(timeout_s)
         except TimeoutError as late:

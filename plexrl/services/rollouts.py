@@ -1,17 +1,17 @@
-"""Rollouts of a group that stop in the middle and go on: the one that runs, and those that wait."""
+"""Functions of a group that stop in the middle: rollouts, which go on later, and training."""
 
 from __future__ import annotations
 
 import itertools
 import threading
-from collections.abc import Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 
-from dataflow.calls import GenerateOptions, LLMCall
+from dataflow.calls import GenerateOptions, LLMCall, TrainOptions
 from dataflow.phases import Phase
 from dataflow.samples import Prompt, Sample, SampleId
-from plexrl.engines.protocol import DrawKey, Interrupted, Unfinished
+from plexrl.engines.protocol import DrawKey, Interrupted, TrainBatch, Unfinished
 from plexrl.engines.remote import EngineProcess
 from plexrl.errors import EngineError
 
@@ -32,17 +32,18 @@ class _Waiting:
 
 
 @dataclass(frozen=True, slots=True)
-class _Drawing:
-    """A generation that runs."""
+class _Running:
+    """A generation or training that runs."""
 
     job: str
     process: EngineProcess
     name: str
     is_cancellable: bool
+    """Whether samples of it may be ended."""
 
 
 class Rollouts:
-    """Runs rollouts so that they can yield, and keeps what they have drawn meanwhile.
+    """Runs rollouts so that they can yield, and keeps what they have drawn meanwhile; training too.
 
     One function runs at a time, under the lease of the group; `ask` and `cancel` come from any
     thread.
@@ -55,7 +56,7 @@ class Rollouts:
         """(job, op) → its rollout that yielded; a newer one of the same op takes its place."""
         self._holder = ""
         self._is_asked = False
-        self._drawing: _Drawing | None = None
+        self._running: _Running | None = None
         self._cancelled: dict[str, frozenset[SampleId]] = {}
         """Job → samples that end with the token they are at, whenever they are drawn."""
 
@@ -70,14 +71,17 @@ class Rollouts:
             self._holder, self._is_asked = "", False
 
     def ask(self, function_id: str) -> None:
-        """Let a function yield at its next chance; one that does not hold the lease is ignored."""
+        """Let a function yield at its next chance; one that does not hold the lease is ignored.
+
+        Training cannot go on later: it ends with an error and leaves the state as it was.
+        """
         with self._lock:
             if function_id != self._holder:
                 return
             self._is_asked = True
-            drawing = self._drawing
-        if drawing is not None:
-            drawing.process.stop(drawing.name)
+            running = self._running
+        if running is not None:
+            running.process.stop(running.name)
 
     def note_cancelled(self, job: str, samples: frozenset[SampleId]) -> None:
         """Samples of a job shall end: all there ever were; `cancel` tells who draws now."""
@@ -87,17 +91,17 @@ class Rollouts:
     def cancel(self, job: str) -> None:
         """End the cancelled samples of a job, if they are being drawn."""
         with self._lock:
-            drawing = self._drawing
-        if drawing is not None and drawing.job == job and drawing.is_cancellable:
-            drawing.process.cancel(drawing.name, self._cancelled.get(job, frozenset()))
+            running = self._running
+        if running is not None and running.job == job and running.is_cancellable:
+            running.process.cancel(running.name, self._cancelled.get(job, frozenset()))
 
     def unfinished(self, job: str) -> tuple[Unfinished, ...]:
         """Samples of a job that are being drawn right now."""
         with self._lock:
-            drawing = self._drawing
-        if drawing is None or drawing.job != job:
+            running = self._running
+        if running is None or running.job != job:
             return ()
-        return drawing.process.unfinished()
+        return running.process.unfinished()
 
     def run(
         self,
@@ -108,31 +112,50 @@ class Rollouts:
     ) -> Sequence[Sample] | Stopped:
         """Begin a rollout under the lease, or go on with it, until it ends or yields."""
         function_id = self._holder
-        name = f"{function_id}#{next(self._numbers)}"
         before = self._waiting.pop((call.job, call.op), None)
         work: Sequence[Prompt] | Sequence[Sample] | Interrupted = inputs
         if before is not None and before.function_id == function_id:
             work = before.rollout
         elif before is not None:
             _discard(before)
-        # Prompts of an evaluation are those of another stream.
-        drawing = _Drawing(call.job, process, name, call.function is Phase.ROLLOUT)
-        with self._lock:
-            self._drawing = drawing
-            is_asked = self._is_asked
-        if is_asked:
-            process.stop(name)
-        if call.job in self._cancelled:
-            self.cancel(call.job)
-        try:
+        with self._stoppable(call, process) as name:
+            if call.job in self._cancelled:
+                self.cancel(call.job)
             found = process.generate_until(name, work, options, DrawKey(call.seed, call.iteration))
-        finally:
-            with self._lock:
-                self._drawing = None
         if not isinstance(found, Interrupted):
             return found
         self._waiting[call.job, call.op] = _Waiting(function_id, process, found)
         return Stopped()
+
+    def train(
+        self, call: LLMCall, process: EngineProcess, batch: TrainBatch, options: TrainOptions
+    ) -> Mapping[str, float]:
+        """Train under the lease; `ask` ends it.
+
+        Raises
+        ------
+        EngineError
+            It failed or was asked to end; the state in the engine is the one from before.
+        """
+        with self._stoppable(call, process) as name:
+            return process.train(batch, options, name)
+
+    @contextmanager
+    def _stoppable(self, call: LLMCall, process: EngineProcess) -> Iterator[str]:
+        """Name under which what runs can be asked to stop, which may have happened already."""
+        name = f"{self._holder}#{next(self._numbers)}"
+        # Prompts of an evaluation are those of another stream.
+        running = _Running(call.job, process, name, call.function is Phase.ROLLOUT)
+        with self._lock:
+            self._running = running
+            is_asked = self._is_asked
+        if is_asked:
+            process.stop(name)
+        try:
+            yield name
+        finally:
+            with self._lock:
+                self._running = None
 
     def forget(self, job: str) -> None:
         """Give up what is kept for a job; nothing may run."""

@@ -390,7 +390,7 @@ class GroupService:
         try:
             engine.device = None
             metrics = {
-                **dict(engine.process.train(batch, options)),
+                **dict(self.rollouts.train(call, engine.process, batch, options)),
                 **_reward_metrics(rewards),
             }
             storing_s = self._clock()

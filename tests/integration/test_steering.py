@@ -1,7 +1,10 @@
 """Operators pause, move, replay, cancel and drain; jobs learn the same, and groups are free."""
 
 import json
+import os
+import signal
 import time
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from typer.testing import CliRunner
@@ -153,6 +156,51 @@ def test_a_cancelled_job_gives_its_group_up_in_mid_rollout(groups, base):
 
     wait_until(run, leases)
     assert leases(run) == [Outcome.CANCELLED]
+
+
+def slow_loss(logprobs_BT, _old_BT, advantages_B, mask_BT):
+    time.sleep(0.5)
+    return -(logprobs_BT * mask_BT * advantages_B[:, None]).sum()
+
+
+def test_a_cancelled_job_gives_its_group_up_in_mid_training(groups, base):
+    run = groups.submit(
+        plexrl.grpo(
+            model=base,
+            task="ascending",
+            iterations=2,
+            name="thorough",
+            num_prompts=32,
+            num_samples=16,
+            micro_batch_size=1,
+            loss=slow_loss,
+            slowdown_limit=10.0,
+        )
+    )
+    wait_until(run, lambda status: status.phase == "actor.train.0")
+    run.cancel()
+
+    def leases(_):
+        mine = [lease for lease in groups.trace().leases if lease.job == "thorough"]
+        return [lease for lease in mine if lease.op == "actor.train.0"]
+
+    # All of its 512 micro-batches would take four minutes.
+    wait_until(run, leases)
+    (lease,) = leases(run)
+    assert lease.outcome is Outcome.CANCELLED
+    assert lease.busy_s < 200
+
+
+def test_an_export_survives_the_death_of_its_engine(groups, submit, tmp_path):
+    run = submit("exported")
+    run.result(TIMEOUT_S)
+    (group,) = [group for group in groups.status().groups if group.name == run.status().group]
+    os.kill(group.engine_pid, signal.SIGSTOP)
+    with ThreadPoolExecutor(1) as pool:
+        exported = pool.submit(run.export, tmp_path / "exported")
+        wait_until(run, lambda _: any(g.holder == run.name for g in groups.status().groups))
+        os.kill(group.engine_pid, signal.SIGKILL)
+        assert len(exported.result(TIMEOUT_S)) == 64
 
 
 def test_a_drained_group_empties_and_a_job_without_room_waits_and_says_why(

@@ -17,7 +17,7 @@ from plexrl.engines.protocol import Break, DrawKey, ModelSource, TrainBatch
 from plexrl.engines.ranks import EngineStart, Patience, Ranks, join
 from plexrl.engines.remote import EngineProcess
 from plexrl.engines.torch_engine import TorchEngine
-from plexrl.errors import EngineDiedError, EngineError
+from plexrl.errors import EngineDiedError, EngineError, EngineStoppedError
 from plexrl.state.arena import Arena
 from tests.plexrl.engines.conformance import *  # noqa: F403
 from tests.plexrl.engines.conformance import KEY, OPTIONS, PROMPTS, RemoteRig
@@ -175,6 +175,15 @@ def test_a_loss_that_fails_on_one_rank_alone_is_the_users_error_on_all(rig, batc
         rig.engine.train(batch, replace(STEEP, loss=loss))
     assert rig.engine.is_alive
     assert rig.stored() == bytes(start.view)
+
+
+def test_ranks_stop_training_together(rig, batch):
+    start = rig.reset()
+    rig.engine.stop("early")
+    with pytest.raises(EngineStoppedError, match="as they were"):
+        rig.engine.train(batch, STEEP, "early")
+    assert rig.stored() == bytes(start.view)
+    assert rig.engine.train(batch, STEEP, "another")["grad_norm"] > 0
 
 
 def test_a_dead_rank_ends_the_engine_and_is_named(doomed, batch):

@@ -20,7 +20,7 @@ from plexrl.engines.frames import dumps, receive, send, send_beat
 from plexrl.engines.protocol import Break, ModelSource
 from plexrl.engines.remote import EngineProcess
 from plexrl.engines.torch_engine import TorchEngine
-from plexrl.errors import EngineDiedError, EngineError, ModelFolderError
+from plexrl.errors import EngineDiedError, EngineError, EngineStoppedError, ModelFolderError
 from tests.plexrl.engines.conformance import *  # noqa: F403
 from tests.plexrl.engines.conformance import KEY, OPTIONS, PROMPTS, RemoteRig
 
@@ -254,6 +254,16 @@ def test_a_loss_that_only_this_test_knows_travels_to_the_child(rig):
         return scale * (logprobs_BT * mask_BT).sum()
 
     assert rig.engine.train(batch, TrainOptions(loss=loss))["grad_norm"] == 0.0
+
+
+def test_training_of_a_name_ends_when_that_name_is_stopped(rig):
+    start, batch = rig.reset(), rig.batch()
+    rig.engine.stop("early")
+    with pytest.raises(EngineStoppedError, match="as they were"):
+        rig.engine.train(batch, TrainOptions(), "early")
+    assert rig.stored() == bytes(start.view)
+    rig.engine.stop("early")
+    assert rig.engine.train(batch, TrainOptions(), "another")["grad_norm"] > 0
 
 
 def test_arenas_are_told_apart_by_id_not_by_size(rig):

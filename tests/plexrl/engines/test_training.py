@@ -9,9 +9,9 @@ from dataflow.calls import GenerateOptions, LogprobOptions, TrainOptions
 from dataflow.samples import EndReason
 from plexrl.core.layout import ROLE_WEIGHTS
 from plexrl.engines.folders import architecture_key, state_bytes
-from plexrl.engines.protocol import DrawKey, ModelSource, TrainBatch
+from plexrl.engines.protocol import Break, DrawKey, ModelSource, TrainBatch
 from plexrl.engines.torch_engine import TorchEngine
-from plexrl.errors import EngineError
+from plexrl.errors import EngineError, EngineStoppedError
 from plexrl.state.arena import Arena
 from tests.plexrl.engines.conformance import PROMPTS
 
@@ -139,6 +139,28 @@ def test_importance_weights_scale_what_a_stale_sample_teaches(bench, batch):
     assert weighted["importance_weight"] == pytest.approx(0.6065, rel=1e-3)
     assert weighted["grad_norm"] == pytest.approx(0.6065 * plain["grad_norm"], rel=1e-3)
     assert plain["logprob_mismatch"] == pytest.approx(0.5, rel=1e-3)
+
+
+def stop_after(num_looks):
+    looks = iter([False] * num_looks)
+    return Break("any", lambda: next(looks, True))
+
+
+@pytest.mark.parametrize(
+    ("changes", "num_looks"),
+    [
+        ({}, 0),
+        ({"micro_batch_size": 3}, 2),
+        pytest.param({"num_epochs": 2, "num_minibatches": 2}, 5, marks=pytest.mark.slow),
+    ],
+)
+def test_training_that_is_stopped_leaves_the_state_as_it_was(bench, batch, changes, num_looks):
+    bench.engine.load(bench.start.view)
+    with pytest.raises(EngineStoppedError, match="as they were"):
+        bench.engine.train(batch, replace(STEEP, **changes), stop_after(num_looks))
+    found = Arena(bench.engine.layout().nbytes)
+    bench.engine.store(found.view)
+    assert found.view == bench.start.view
 
 
 def test_a_micro_batch_of_nothing_is_refused(bench, batch):

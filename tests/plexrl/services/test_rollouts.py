@@ -4,10 +4,10 @@ from dataclasses import replace
 
 import pytest
 
-from dataflow.calls import GenerateOptions, LLMCall
+from dataflow.calls import GenerateOptions, LLMCall, TrainOptions
 from dataflow.phases import Phase
 from dataflow.samples import Prompt, Sample
-from plexrl.engines.protocol import Interrupted
+from plexrl.engines.protocol import Interrupted, TrainBatch
 from plexrl.errors import EngineError
 from plexrl.services.rollouts import Rollouts, Stopped
 
@@ -40,6 +40,10 @@ class Engine:
         self.meanwhile()
         return Interrupted(name, SAMPLES, (1,)) if name in self.stopped else SAMPLES
 
+    def train(self, _batch, _options, name):
+        self.meanwhile()
+        return {"is_stopped": float(name in self.stopped)}
+
 
 @pytest.fixture
 def rollouts():
@@ -68,6 +72,20 @@ def test_a_rollout_asked_to_yield_stops_and_goes_on_where_it_was(rollouts, is_ea
     assert engine.given[1].rows == (1,)
     assert lease(rollouts, engine) == SAMPLES
     assert engine.given[2] == PROMPTS
+
+
+@pytest.mark.parametrize("is_early", [True, False])
+def test_training_is_stopped_when_it_is_asked_to_yield(rollouts, is_early):
+    engine = Engine(lambda: None if is_early else rollouts.ask("f"))
+    call, batch = replace(CALL, function=Phase.TRAIN), TrainBatch(SAMPLES, (0.0, 0.0))
+    rollouts.begin("f")
+    if is_early:
+        rollouts.ask("f")
+    assert rollouts.train(call, engine, batch, TrainOptions()) == {"is_stopped": 1.0}
+    rollouts.end()
+    rollouts.begin("g")
+    engine.meanwhile = lambda: rollouts.ask("f")
+    assert rollouts.train(call, engine, batch, TrainOptions()) == {"is_stopped": 0.0}
 
 
 def test_who_does_not_hold_the_lease_is_asked_in_vain(rollouts):
