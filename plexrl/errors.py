@@ -16,6 +16,7 @@
     │   └── PressureError       no tier has room, and nothing may be dropped
     ├── ServiceError            the cluster side failed; the job goes back to its last version
     │   ├── EngineError         an engine answered with an error; trying again gives the same
+    │   │   ├── EngineStoppedError  training nobody waits for ended in the middle
     │   │   └── EngineDiedError  an engine process died or hung; a new one goes on
     │   └── LeaseError          a function ran without its lease
     ├── TaskTimeoutError        a reward, tool or other task of a job ran for too long

@@ -60,6 +60,9 @@ REWARDS: Mapping[str, Verifier | Judge] = {
 """Kind of job → where its rewards come from: the worker, a process of its own, a tool."""
 HEARTBEAT_TIMEOUT_S = 15.0
 """Shorter than by default, so that an engine that is stopped is soon found."""
+START_TIMEOUT_S = 60.0
+"""The same for an engine that is stopped while it starts, when it gives no sign of life yet: half
+of what a job has to recover."""
 PLANNING = plexrl.PlanningConfig(
     period_s=30.0, budget_s=2.0, yield_gain=0.1, yield_quantum_s=0.005, max_yields=2
 )
@@ -111,7 +114,12 @@ class Yard:
     def cluster(self, name: str) -> Iterator[plexrl.LocalCluster]:
         """Two groups, two workers without, a store of its own, room for few states on host."""
         with (
-            dask.config.set({"plexrl.engines.heartbeat_timeout_s": HEARTBEAT_TIMEOUT_S}),
+            dask.config.set(
+                {
+                    "plexrl.engines.heartbeat_timeout_s": HEARTBEAT_TIMEOUT_S,
+                    "plexrl.engines.start_timeout_s": START_TIMEOUT_S,
+                }
+            ),
             plexrl.LocalCluster(
                 groups=NUM_GROUPS,
                 cpu_workers=2,

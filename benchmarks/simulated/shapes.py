@@ -15,7 +15,7 @@ from dataflow.iteration import Iteration
 from dataflow.jobs import JobSpec, ModelSpec
 from dataflow.samples import Prompt
 from plexrl.core.jobs import JobFacts, OpHint
-from plexrl.runtime.driver import attach_options
+from plexrl.runtime.attaching import attach_options
 from plexrl.runtime.messages import Submission
 from solver.dispatch.events import TICKS_PER_S
 from solver.simulate import SimJob, SimOp

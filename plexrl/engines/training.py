@@ -138,21 +138,8 @@ class Trainer:
         options: TrainOptions,
         is_stopped: Callable[[], bool],
     ) -> dict[str, float]:
-        self.network.zero_gradients()
-        num_tokens = batch.num_tokens
-        parts = []
-        for part in batch.parts(options.micro_batch_size):
-            if self.ranks.count == 1 and is_stopped():
-                raise EngineStoppedError(STOPPED)
-            parts.append(self._backward(part, batch, loss, options))
+        all_parts, norm = self._gradients(batch, loss, options, is_stopped)
         gradients = self.network.gradients()
-        # Ranks compute each part together, so that they can stop between steps only.
-        found = self.ranks.gather((parts, _norm(gradients), is_stopped()))
-        if any(is_stopped_there for _, _, is_stopped_there in found):
-            raise EngineStoppedError(STOPPED)
-        all_parts = [part for of_rank, _, _ in found for part in of_rank]
-        _raise_first(all_parts)
-        norm = math.hypot(*(norm_of_rank for _, norm_of_rank, _ in found))
         loss_value = math.fsum(part.loss for part in all_parts)
         if not (math.isfinite(loss_value) and math.isfinite(norm)):
             raise EngineError(
@@ -166,6 +153,7 @@ class Trainer:
                 gradient.mul_(options.max_grad_norm / norm)
             parameter.grad = gradient
         self.optimizer.step()
+        num_tokens = batch.num_tokens
         scale = 1.0 / max(num_tokens, 1.0)
         names = next(part.sums for part in all_parts if part.sums)
         sums = {n: math.fsum(part.sums[n] for part in all_parts if part.sums) for n in names}
@@ -175,6 +163,29 @@ class Trainer:
             "loss": loss_value,
             "grad_norm": norm,
         }
+
+    def _gradients(
+        self,
+        batch: Minibatch,
+        loss: Loss,
+        options: TrainOptions,
+        is_stopped: Callable[[], bool],
+    ) -> tuple[list[_Part], float]:
+        """Leave the gradient of a minibatch in the network: what all ranks added, and its norm."""
+        self.network.zero_gradients()
+        parts = []
+        for part in batch.parts(options.micro_batch_size):
+            if self.ranks.count == 1 and is_stopped():
+                raise EngineStoppedError(STOPPED)
+            parts.append(self._backward(part, batch, loss, options))
+        norm = _norm(self.network.gradients())
+        # Ranks compute each part together, so that they can stop between steps only.
+        found = self.ranks.gather((parts, norm, is_stopped()))
+        if any(is_stopped_there for _, _, is_stopped_there in found):
+            raise EngineStoppedError(STOPPED)
+        all_parts = [part for of_rank, _, _ in found for part in of_rank]
+        _raise_first(all_parts)
+        return all_parts, math.hypot(*(norm_of_rank for _, norm_of_rank, _ in found))
 
     def _backward(
         self, part: Minibatch, whole: Minibatch, loss: Loss, options: TrainOptions

@@ -32,9 +32,9 @@ from plexrl.engines.folders import check_folder, state_bytes
 from plexrl.errors import InputError, JobError, JobFailedError
 from plexrl.ids import check_job_name, new_run_id
 from plexrl.runtime import messages, notebook, sample_log
+from plexrl.runtime.attaching import NO_ITERATION, attach_options
 from plexrl.runtime.configuration import Settings, read
 from plexrl.runtime.drawing import rows_drawn
-from plexrl.runtime.driver import NO_ITERATION, attach_options
 from plexrl.runtime.messages import CommittedModel, Submission, Trace, pack, unpack
 from plexrl.runtime.plugin import PLUGIN_NAME, PlexRLScheduler
 from plexrl.runtime.progress import Show, shower

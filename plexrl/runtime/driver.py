@@ -17,30 +17,24 @@ from functools import partial
 from typing import Any
 
 import cloudpickle
-import dask
 from dask.delayed import Delayed, delayed
 from distributed import Client, Future
 from distributed.client import FutureCancelledError
 from distributed.comm import CommClosedError
 
-from dataflow.annotations import ANNOTATION, annotation_of
 from dataflow.calls import (
     Attached,
-    AttachOptions,
     Committed,
-    LLMCall,
     Trained,
     VersionToken,
-    run_call,
 )
 from dataflow.iteration import Iteration, build_iteration
 from dataflow.jobs import JobSpec
-from dataflow.keys import node_key
-from dataflow.phases import Phase
 from dataflow.stepping import Compute, PipelineRun
 from plexrl.clock import Clock
-from plexrl.errors import JobError, PlexRLError, StoreAwayError
+from plexrl.errors import JobError, PlexRLError, StoreAwayError, VersionFenceError
 from plexrl.runtime import sample_log
+from plexrl.runtime.attaching import attach_nodes
 from plexrl.runtime.ending import until_stored
 from plexrl.runtime.evaluator import Evaluator
 from plexrl.runtime.messages import (
@@ -79,9 +73,6 @@ KEEP_PRIORITY = -10
 
 MAX_STORE_PAUSE_S = 5.0
 """Longest pause before a store that is away is tried again: somebody who brought it back waits."""
-
-NO_ITERATION = -1
-"""Iteration of calls outside any iteration: opening a model, exporting it."""
 
 
 class _SteppedAsideError(Exception):
@@ -199,9 +190,6 @@ class JobDriver:
             if not await self._run_with_rollbacks(spec):
                 self._send(DriverSteppedAside(self.job))
                 return
-            # Nothing is left to be ordered; whoever ends the driver still may.
-            self._task = None
-            await until_stored(states_of(self._store), self._newest, self._say)
         except asyncio.CancelledError:
             raise
         except (Exception, SystemExit) as failure:
@@ -224,6 +212,12 @@ class JobDriver:
                 position = await self._attach(spec)
                 self._send(self._started(position))
                 await self._iterate(spec, position)
+                await until_stored(
+                    states_of(self._store),
+                    self._newest,
+                    self._say,
+                    check=partial(self._check_kept, spec),
+                )
             except asyncio.CancelledError:
                 if not self._may_go_on():
                     return False
@@ -309,7 +303,7 @@ class JobDriver:
 
     async def _attach(self, spec: JobSpec) -> Position:
         """Open the models on the job's group and find where to go on."""
-        nodes = {name: self._attach_node(spec, name) for name in spec.models}
+        nodes = attach_nodes(spec, self.job, self._attempt, self._run)
         futures = self._client.compute(list(nodes.values()), optimize_graph=False)
         results: list[Attached] = [await future for future in futures]
         attached = dict(zip(nodes, results, strict=True))
@@ -344,6 +338,27 @@ class JobDriver:
             earlier=await asyncio.to_thread(self._remembered, attached, first.iteration),
         )
 
+    async def _check_kept(self, spec: JobSpec) -> None:
+        """Raise if the last versions are gone with a group that had not written them.
+
+        Raises
+        ------
+        VersionFenceError
+            They are; the iterations that made them must be done again.
+        """
+        self._attempt += 1
+        try:
+            position = await self._attach(spec)
+        except StoreAwayError:
+            # It takes nothing, so that the group still has what it shall write.
+            return
+        if position.index < self._current:
+            raise VersionFenceError(
+                f"job {self.job!r} had done {self._current} iterations, of which those after "
+                f"{position.index} went with their group before they were in the store; it does "
+                "them again"
+            )
+
     def _remembered(
         self, attached: Mapping[str, Attached], until: int
     ) -> tuple[IterationRecord, ...]:
@@ -364,24 +379,6 @@ class JobDriver:
                 metrics = _metrics({name: past.metrics for name, past in pasts.items()})
                 logged[index] = IterationRecord(self.job, index, started_s, ended_s, metrics)
         return tuple(logged[index] for index in sorted(logged) if index < until)
-
-    def _attach_node(self, spec: JobSpec, name: str) -> Delayed:
-        call = LLMCall(
-            job=self.job,
-            model=name,
-            function=Phase.SYNC,
-            iteration=NO_ITERATION,
-            turn=0,
-            version=0,
-            seed=spec.seed,
-            options=attach_options(spec)[name],
-            attempt=self._attempt,
-        )
-        key = node_key(
-            "attach", job=self.job, iteration=0, attempt=self._attempt, model=name, run=self._run
-        )
-        with dask.annotate(**{ANNOTATION: annotation_of(call)}):
-            return delayed(run_call, pure=False)(call, None, dask_key_name=key)
 
     @property
     def _run(self) -> str:
@@ -543,26 +540,6 @@ class JobDriver:
             self._current, started_s = in_flight.index + 1, ended_s
             if self._is_leaving and in_flight.index + 1 < spec.iterations:
                 raise _SteppedAsideError
-
-
-def attach_options(spec: JobSpec) -> dict[str, AttachOptions]:
-    """How the models of a job are opened on its group."""
-    num_trainable = sum(model.is_trainable for model in spec.models.values())
-    return {
-        name: AttachOptions(
-            model.folder,
-            model.is_trainable,
-            spec.commit.every_iterations,
-            # A crash between the commits of two models replays the iteration, which asks for
-            # the version before the one that did commit.
-            num_versions=1 + spec.staleness + (1 if num_trainable > 1 else 0),
-            head=model.head,
-            rollout_engine=model.rollout_engine,
-            start=spec.start if model.is_trainable else None,
-            lora=model.lora,
-        )
-        for name, model in spec.models.items()
-    }
 
 
 def _release(futures: Iterable[Future]) -> None:

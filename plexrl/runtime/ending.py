@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 
 from dataflow.calls import VersionToken
 from plexrl.core.states import StateRef
@@ -22,7 +22,10 @@ MAX_WAIT_S = 15.0
 
 
 async def until_stored(
-    store: str, newest: Sequence[VersionToken], say: Callable[[str], None]
+    store: str,
+    newest: Sequence[VersionToken],
+    say: Callable[[str], None],
+    check: Callable[[], Awaitable[None]],
 ) -> None:
     """Wait until these versions are in the store; not for ever, and with a warning if in vain.
 
@@ -37,6 +40,9 @@ async def until_stored(
         store (`dataflow.calls.LLMCall.may_be_last`).
     say
         Told what is waited for, if it takes longer.
+    check
+        Awaited then, and before the wait is given up: raises if no group has them any more, which
+        ends the wait.
     """
     refs = [StateRef(token.job, token.model, token.version) for token in newest]
     started_s = time.monotonic()
@@ -45,6 +51,7 @@ async def until_stored(
         names = ", ".join(map(str, missing))
         waited_s = time.monotonic() - started_s
         if waited_s > MAX_WAIT_S:
+            await check()
             logger.warning(
                 "job %s has finished, and %s is not in the store after %g s; it is written as soon "
                 "as it can be",
@@ -56,6 +63,7 @@ async def until_stored(
         if waited_s > QUIET_S and not is_said:
             is_said = True
             say(f"the store: {names} is not written yet")
+            await check()
         await asyncio.sleep(max(POLL_S, waited_s / 20))
 
 

@@ -33,6 +33,7 @@ from plexrl.core.states import Manifest, StateRef, Tier
 from plexrl.engines.protocol import ModelSource, TrainBatch
 from plexrl.errors import (
     EngineError,
+    EngineStoppedError,
     JobError,
     LeaseError,
     ServiceError,
@@ -177,6 +178,9 @@ class GroupService:
         try:
             result = self._run(call, inputs, lease)
             outcome = Outcome.YIELDED if isinstance(result, Stopped) else Outcome.DONE
+        except EngineStoppedError:
+            outcome = Outcome.CANCELLED
+            raise
         finally:
             self.rollouts.end()
             self._report_end(lease, outcome, result if isinstance(result, Trained) else None)

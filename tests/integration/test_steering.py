@@ -178,6 +178,7 @@ def test_a_cancelled_job_gives_its_group_up_in_mid_training(groups, base):
         )
     )
     wait_until(run, lambda status: status.phase == "actor.train.0")
+    wait_until(run, lambda _: any(group.held_for_s > 0.5 for group in groups.status().groups))
     run.cancel()
 
     def leases(_):

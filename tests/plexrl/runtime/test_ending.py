@@ -2,8 +2,11 @@
 
 import asyncio
 
+import pytest
+
 from dataflow.calls import VersionToken
 from plexrl.core.states import StateRef
+from plexrl.errors import VersionFenceError
 from plexrl.runtime import ending
 from plexrl.runtime.ending import until_stored
 
@@ -29,10 +32,14 @@ class Written:
         return self.looks < 0
 
 
-def wait(monkeypatch, store, said):
+async def nothing_is_lost():
+    pass
+
+
+def wait(monkeypatch, store, said, check=nothing_is_lost):
     monkeypatch.setattr(ending, "open_store", lambda *_args, **_options: store)
     monkeypatch.setattr(ending, "QUIET_S", 0.0)
-    asyncio.run(until_stored("somewhere", [TOKEN], said.append))
+    asyncio.run(until_stored("somewhere", [TOKEN], said.append, check))
 
 
 def test_it_waits_until_the_version_is_there_and_says_so_once(monkeypatch):
@@ -48,7 +55,18 @@ def test_it_does_not_wait_for_ever(monkeypatch, caplog):
     assert "a/actor@4 is not in the store" in caplog.text
 
 
+@pytest.mark.parametrize("max_wait_s", [0.0, 1000.0])
+def test_it_ends_at_once_when_nobody_has_the_version_any_more(monkeypatch, caplog, max_wait_s):
+    async def check():
+        raise VersionFenceError("gone with its group")
+
+    monkeypatch.setattr(ending, "MAX_WAIT_S", max_wait_s)
+    with pytest.raises(VersionFenceError):
+        wait(monkeypatch, Written(looks=1000), [], check)
+    assert "not in the store" not in caplog.text
+
+
 def test_a_store_that_is_not_there_is_not_waited_for(tmp_path):
     said = []
-    asyncio.run(until_stored(str(tmp_path / "none"), [TOKEN], said.append))
+    asyncio.run(until_stored(str(tmp_path / "none"), [TOKEN], said.append, nothing_is_lost))
     assert said == []
