@@ -15,6 +15,7 @@ from plexrl.errors import StoreAwayError, StoreError
 from plexrl.state import files
 
 FORMAT_VERSION = 3
+_FORMAT = "plexrl-store"
 MARKER = ".plexrl-store.json"
 LOCK = ".lock"
 QUARANTINE = ".quarantine-"
@@ -45,7 +46,7 @@ def name_to_path(name: str) -> str:
 
 def marker() -> bytes:
     """Content of the document that says that a place is a store."""
-    return json.dumps({"format": "plexrl-store", "format_version": FORMAT_VERSION}).encode()
+    return json.dumps({"format": _FORMAT, "format_version": FORMAT_VERSION}).encode()
 
 
 def check_format(content: bytes, root: Path | str) -> None:
@@ -57,15 +58,18 @@ def check_format(content: bytes, root: Path | str) -> None:
         It is of another format, or cannot be read.
     """
     try:
-        found = json.loads(content)["format_version"]
+        facts = dict(json.loads(content))
+        name, found = facts.get("format", _FORMAT), facts["format_version"]
     except (ValueError, KeyError, TypeError) as error:
         raise StoreError(
             f"{MARKER} of {root} cannot be read ({error}); if it is a store, write "
-            f'{{"format_version": {FORMAT_VERSION}}} into it'
+            f"{marker().decode()} into it"
         ) from error
+    if name != _FORMAT:
+        raise StoreError(f"{root} is a {name!r}, no store of PlexRL; give another folder")
     if found != FORMAT_VERSION:
         raise StoreError(
-            f"{root} is a store of format {found}, this PlexRL writes {FORMAT_VERSION}; "
+            f"{root} is a store of format {found!r}, this PlexRL writes {FORMAT_VERSION}; "
             "use the PlexRL that wrote it, or give another store"
         )
 
@@ -154,7 +158,8 @@ class StoreFolder:
             # Another group may have made it a store since the first look.
             if is_foreign and not path.exists():
                 raise StoreError(
-                    f"{self.root} holds files that are not a store's; give an empty or new folder"
+                    f"{self.root} holds files that are not a store's; give an empty or new folder "
+                    f"(a store that has lost its {MARKER} needs one with {marker().decode()})"
                 )
             return
         check_format(path.read_bytes(), self.root)

@@ -3,6 +3,7 @@
 import errno
 import json
 import os
+import re
 import subprocess
 import sys
 
@@ -31,6 +32,32 @@ def test_an_unreadable_marker_is_named(tmp_path):
     (tmp_path / MARKER).write_text("{")
     with pytest.raises(StoreError, match="cannot be read"):
         ZarrStore(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("content", "told"),
+    [
+        ("[]", f'write {{"format": "plexrl-store", "format_version": {FORMAT_VERSION}}} into it'),
+        (f'{{"format_version": "{FORMAT_VERSION}"}}', f"store of format '{FORMAT_VERSION}'"),
+        (f'{{"format_version": {FORMAT_VERSION + 1}}}', f"store of format {FORMAT_VERSION + 1}"),
+        (f'{{"format": "other", "format_version": {FORMAT_VERSION}}}', "is a 'other', no store"),
+    ],
+)
+def test_a_marker_of_something_else_is_refused(tmp_path, content, told):
+    (tmp_path / MARKER).write_text(content)
+    with pytest.raises(StoreError, match=re.escape(told)):
+        ZarrStore(tmp_path)
+
+
+def test_a_store_that_lost_its_marker_is_told_what_it_needs(tmp_path):
+    store = tmp_path / "store"
+    ZarrStore(store).close()
+    (store / "job").mkdir()
+    (store / MARKER).unlink()
+    with pytest.raises(StoreError, match="a store that has lost its") as refused:
+        ZarrStore(store)
+    (store / MARKER).write_text(str(refused.value).partition("one with ")[2][:-1])
+    ZarrStore(store).close()
 
 
 def test_a_path_below_a_file_is_refused(tmp_path):
