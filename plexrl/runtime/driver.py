@@ -364,7 +364,8 @@ class JobDriver:
     ) -> tuple[IterationRecord, ...]:
         """Records of the iterations before `until`: logged, or told by the versions still there.
 
-        A driver that dies between a commit and its line in the log leaves a gap there.
+        A driver that dies between a commit and its line in the log leaves a gap there, which is
+        closed here: versions go.
         """
         logged = dict(self._log.read(self.job))
         recent: dict[int, dict[str, Committed]] = {}
@@ -378,6 +379,8 @@ class JobDriver:
                 started_s = min(ended_s, before.ended_s) if before else ended_s
                 metrics = _metrics({name: past.metrics for name, past in pasts.items()})
                 logged[index] = IterationRecord(self.job, index, started_s, ended_s, metrics)
+                if index < until:
+                    self._log.append(logged[index])
         return tuple(logged[index] for index in sorted(logged) if index < until)
 
     @property
