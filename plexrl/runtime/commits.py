@@ -35,6 +35,11 @@ class CommitLog:
         self._tokens.setdefault(job, {}).update({token.model: token for token in tokens})
         self._unconfirmed.pop((job, iteration), None)
 
+    def resume_at(self, job: str, tokens: Iterable[VersionToken]) -> None:
+        """A driver found these versions; those that training made are the newest committed."""
+        made = {token.model: token for token in tokens if token.version}
+        self._tokens.setdefault(job, {}).update(made)
+
     def catch_up(self, job: str, first: int, until: int) -> Iterator[IterationRecord]:
         """Iterations in [first, until) that no driver reported, as far as services did."""
         for iteration in range(first, until):

@@ -203,12 +203,13 @@ class Coordinator:
     def driver_event(self, event: DriverEvent) -> str:
         """Take what a driver says; returns the job it is about."""
         match event:
-            case DriverStarted(job=job, at_s=at_s, index=index, earlier=earlier):
+            case DriverStarted(job=job, at_s=at_s, index=index, tokens=tokens, earlier=earlier):
                 has_run = self.jobs[job].started_s is not None
                 if self.jobs[job].state is JobState.STARTING:
                     self.jobs.move(job, JobState.RUNNING, at_s - self.epoch_s)
                 self.jobs.set_waits_for(job, "")
                 self._catch_up(event, has_run=has_run)
+                self._commits.resume_at(job, tokens)
                 self.jobs.resume_at(job, index)
                 self.jobs.remember(job, [_since(self.epoch_s, record) for record in earlier])
             case IterationCommitted(record=record, tokens=tokens):

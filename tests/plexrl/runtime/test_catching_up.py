@@ -43,3 +43,13 @@ def test_a_job_that_is_resumed_from_the_store_shows_this_life_only(coordinator):
     coordinator.driver_event(started(1, 102.0))
     assert not list(coordinator.jobs["a"].iterations)
     assert coordinator.jobs["a"].num_committed == 1
+
+
+def test_a_resumed_job_that_has_nothing_left_to_do_has_its_newest_version(coordinator):
+    coordinator.driver_event(started(3, 102.0))
+    assert coordinator.models("a")["actor"].token.version == 3
+
+
+def test_a_job_that_has_not_trained_yet_has_no_version(coordinator):
+    coordinator.driver_event(started(0, 102.0))
+    assert coordinator.models("a")["actor"].token is None
