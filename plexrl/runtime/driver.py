@@ -22,12 +22,7 @@ from distributed import Client, Future
 from distributed.client import FutureCancelledError
 from distributed.comm import CommClosedError
 
-from dataflow.calls import (
-    Attached,
-    Committed,
-    Trained,
-    VersionToken,
-)
+from dataflow.calls import Attached, Committed, Trained, VersionToken
 from dataflow.iteration import Iteration, build_iteration
 from dataflow.jobs import JobSpec
 from dataflow.stepping import Compute, PipelineRun

@@ -70,6 +70,10 @@ def wait_until(run, condition):
     return run.status()
 
 
+def leases_of(cluster, job, op):
+    return [lease for lease in cluster.trace().leases if (lease.job, lease.op) == (job, op)]
+
+
 def told(cluster, *words):
     address = cluster.client.scheduler.address
     done = CliRunner().invoke(app, [*words, "--json", "--address", address])
@@ -149,13 +153,9 @@ def test_a_cancelled_job_gives_its_group_up_in_mid_rollout(groups, base):
     )
     wait_until(run, lambda status: status.phase == "actor.rollout.0")
     run.cancel()
-
-    def leases(_):
-        mine = [lease for lease in groups.trace().leases if lease.job == "long"]
-        return [lease.outcome for lease in mine if lease.op == "actor.rollout.0"]
-
-    wait_until(run, leases)
-    assert leases(run) == [Outcome.CANCELLED]
+    wait_until(run, lambda _: leases_of(groups, "long", "actor.rollout.0"))
+    (lease,) = leases_of(groups, "long", "actor.rollout.0")
+    assert lease.outcome is Outcome.CANCELLED
 
 
 def slow_loss(logprobs_BT, _old_BT, advantages_B, mask_BT):
@@ -180,14 +180,9 @@ def test_a_cancelled_job_gives_its_group_up_in_mid_training(groups, base):
     wait_until(run, lambda status: status.phase == "actor.train.0")
     wait_until(run, lambda _: any(group.held_for_s > 0.5 for group in groups.status().groups))
     run.cancel()
-
-    def leases(_):
-        mine = [lease for lease in groups.trace().leases if lease.job == "thorough"]
-        return [lease for lease in mine if lease.op == "actor.train.0"]
-
     # All of its 512 micro-batches would take four minutes.
-    wait_until(run, leases)
-    (lease,) = leases(run)
+    wait_until(run, lambda _: leases_of(groups, "thorough", "actor.train.0"))
+    (lease,) = leases_of(groups, "thorough", "actor.train.0")
     assert lease.outcome is Outcome.CANCELLED
     assert lease.busy_s < 200
 
