@@ -75,7 +75,8 @@ def test_a_stop_that_comes_too_late_means_nothing(rig):
 
 def test_what_is_drawn_is_told_meanwhile_and_ends_once_it_is_cancelled(rig):
     rig.reset()
-    options = replace(OPTIONS, num_samples=64, max_new_tokens=450)
+    # Seconds of work on any machine: an engine tells what it draws once a second.
+    options = replace(OPTIONS, num_samples=512, max_new_tokens=450)
     with ThreadPoolExecutor(1) as pool:
         found = pool.submit(rig.engine.generate_until, "long", PROMPTS[:1], options, KEY)
         while not (drawn := rig.engine.unfinished()):
