@@ -71,7 +71,8 @@ class Observed:
     size: Size
     leases: tuple[LeaseRecord, ...]
     began_s: Mapping[str, float]
-    """Job → when its first iteration began, in seconds of the cluster's clock."""
+    """Job → when its first function was ready, in seconds of the cluster's clock: what precedes
+    it (attach, driver) takes real time, that the compression would stretch."""
     ended_s: Mapping[str, float]
     placement: Mapping[str, str]
     plans: tuple[tuple[float, DispatchPlan], ...]
@@ -199,13 +200,13 @@ def _told(coordinator: Coordinator, names: Sequence[str]) -> dict[str, Any]:
     failed = {name: entry.error for name, entry in entries.items() if entry.error}
     if failed:
         raise RuntimeError(f"jobs failed: {failed}")
+    leases = tuple(lease for lease in coordinator.ledger.leases() if lease.iteration >= 0)
+    began_s: dict[str, float] = {}
+    for lease in sorted(leases, key=lambda lease: lease.ready_s):
+        began_s.setdefault(lease.job, lease.ready_s)
     return {
-        "leases": tuple(lease for lease in coordinator.ledger.leases() if lease.iteration >= 0),
-        "began_s": {
-            name: first.started_s
-            for name, entry in entries.items()
-            if (first := entry.iterations.first) is not None
-        },
+        "leases": leases,
+        "began_s": began_s,
         "ended_s": {
             name: last.ended_s
             for name, entry in entries.items()
