@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import logging
 import time
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from dataclasses import replace
 from itertools import count
 from pathlib import Path
 from typing import Any
 
 import dask.config
-from distributed import Client, Nanny, Scheduler, SpecCluster
+from distributed import Client, Scheduler, SpecCluster
 from distributed.security import Security
 
 from plexrl.errors import InputError, ServiceError
@@ -22,6 +21,7 @@ from plexrl.runtime.accelerators import VISIBLE, share_out, visible_devices
 from plexrl.runtime.client import Cluster
 from plexrl.runtime.configuration import Settings, read
 from plexrl.runtime.gate import PLACES, RESOURCE_PREFIX
+from plexrl.runtime.hush import QuietNanny, hushed
 from plexrl.runtime.registry import states_of
 from plexrl.state.opening import check_usable
 
@@ -101,29 +101,19 @@ class LocalCluster(Cluster):
         settings = _settings(groups, cpu_workers, store, host_budget_bytes, planning)
         check_usable(states_of(settings.state.store))
         self._common = _worker_options(security or Security())
-        with dask.config.set(DASK_SETTINGS):
-            self._dask = _Workers(
-                workers=_worker_specs(settings, self._common),
-                scheduler={
-                    "cls": Scheduler,
-                    "options": {
-                        "host": "127.0.0.1",
-                        "dashboard": dashboard_address is not None,
-                        "dashboard_address": dashboard_address or ":0",
-                        "worker_ttl": settings.cluster.worker_ttl_s,
-                        **_encryption(self._common["security"]),
-                    },
-                },
-                security=self._common["security"],
-                silence_logs=logging.CRITICAL,
-                name="plexrl",
-            )
-        try:
+        with ExitStack() as ending:
+            ending.enter_context(hushed())
+            with dask.config.set(DASK_SETTINGS):
+                self._dask = _Workers(
+                    workers=_worker_specs(settings, self._common),
+                    scheduler=_scheduler_spec(settings, dashboard_address, self._common),
+                    security=self._common["security"],
+                    name="plexrl",
+                )
+            ending.callback(self._dask.close, timeout=CLOSE_TIMEOUT_S)
             client = Client(self._dask, set_as_default=False, name="plexrl")
             super().__init__(client, settings)
-        except BaseException:
-            self._dask.close(timeout=CLOSE_TIMEOUT_S)
-            raise
+            self._ending = ending.pop_all()
 
     @property
     def dashboard_link(self) -> str:
@@ -132,9 +122,8 @@ class LocalCluster(Cluster):
 
     def close(self) -> None:
         """End jobs and processes; what was committed stays in the store."""
-        with suppress(OSError, TimeoutError):
+        with self._ending, suppress(OSError, TimeoutError):
             super().close()
-        self._dask.close(timeout=CLOSE_TIMEOUT_S)
 
     def add_group(self, name: str | None = None) -> str:
         """Add a group while jobs run: it is planned for, and jobs that wait for room go there.
@@ -186,19 +175,30 @@ def _worker_options(security: Security) -> dict[str, Any]:
         **_encryption(security),
         # Our own budget rules: Dask counts unmanaged memory and would pause or kill the worker.
         "memory_limit": 0,
-        # What fails is told by the job that failed; Dask's tracebacks would drown it.
-        "silence_logs": logging.CRITICAL,
         "dashboard": False,
         "host": "127.0.0.1",
         "preload": [*dask.config.get("distributed.worker.preload"), undisturbed.__name__],
     }
 
 
+def _scheduler_spec(
+    settings: Settings, dashboard_address: str | None, common: Mapping[str, Any]
+) -> dict[str, Any]:
+    options = {
+        "host": "127.0.0.1",
+        "dashboard": dashboard_address is not None,
+        "dashboard_address": dashboard_address or ":0",
+        "worker_ttl": settings.cluster.worker_ttl_s,
+        **_encryption(common["security"]),
+    }
+    return {"cls": Scheduler, "options": options}
+
+
 def _group_spec(group: str, common: Mapping[str, Any], devices: Sequence[str]) -> dict[str, Any]:
     options = {**common, "nthreads": PLACES, "resources": {RESOURCE_PREFIX + group: PLACES}}
     if devices:
         options["env"] = {VISIBLE: ",".join(devices)}
-    return {"cls": Nanny, "options": options}
+    return {"cls": QuietNanny, "options": options}
 
 
 def _worker_specs(settings: Settings, common: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
@@ -209,7 +209,7 @@ def _worker_specs(settings: Settings, common: Mapping[str, Any]) -> dict[str, di
     }
     for index in range(settings.cluster.cpu_workers):
         specs[f"cpu-{index}"] = {
-            "cls": Nanny,
+            "cls": QuietNanny,
             "options": {**common, "nthreads": settings.cluster.cpu_threads},
         }
     return specs
