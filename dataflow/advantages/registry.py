@@ -14,8 +14,8 @@ from dataflow.advantages.estimators import (
     reinforce_pp_baseline,
     rloo,
 )
-from dataflow.errors import DataflowError, PipelineError, UnknownNameError
-from dataflow.plugged import RAISED, told
+from dataflow.errors import PipelineError, UnknownNameError
+from dataflow.plugged import called
 from dataflow.samples import Rewards, Sample, group_rows
 
 _ESTIMATORS: dict[str, Estimator] = {
@@ -98,17 +98,12 @@ def _estimate(
 ) -> tuple[float, ...]:
     """What an estimator gives, if it is one finite number per sample."""
     name = getattr(estimator, "__qualname__", type(estimator).__name__)
-    problem = ""
-    values: tuple[float, ...] = ()
-    try:
+
+    def work() -> tuple[float, ...]:
         found: object = estimator(numbers, samples)
-        values = tuple(float(value) for value in found) if isinstance(found, Iterable) else ()
-    except DataflowError:
-        raise
-    except RAISED as error:
-        problem = told(error)
-    if problem:
-        raise PipelineError(f"advantage {name} raised {problem}")
+        return tuple(map(float, found)) if isinstance(found, Iterable) else ()
+
+    values = called(work, lambda told: PipelineError(f"advantage {name} raised {told}"))
     if len(values) != len(samples) or not all(map(math.isfinite, values)):
         raise PipelineError(
             f"advantage {name} gave {len(values)} values for {len(samples)} samples"

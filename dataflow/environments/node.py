@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from dask.delayed import Delayed, delayed
 
 from dataflow.environments.protocol import Environment
-from dataflow.errors import DataflowError, PipelineError, ToolError
+from dataflow.errors import PipelineError, ToolError
 from dataflow.keys import unique_key
-from dataflow.plugged import RAISED, told
+from dataflow.plugged import called
 from dataflow.sample_batch import SampleBatch
 from dataflow.samples import Sample
 
@@ -23,16 +23,10 @@ def step(environment: Environment, samples: Sequence[Sample], iteration: int = 0
         The environment raised, or did not give back the samples it was given.
     """
     name = type(environment).__qualname__
-    problem = ""
-    stepped: tuple[Sample, ...] = ()
-    try:
-        stepped = tuple(environment.step(samples, iteration))
-    except DataflowError:
-        raise
-    except RAISED as error:
-        problem = told(error)
-    if problem:
-        raise ToolError(f"environment {name}, in iteration {iteration}, raised {problem}")
+    stepped = called(
+        lambda: tuple(environment.step(samples, iteration)),
+        lambda told: ToolError(f"environment {name}, in iteration {iteration}, raised {told}"),
+    )
     places = [(s.prompt.index, s.sample_index) for s in samples]
     if [(s.prompt.index, s.sample_index) for s in stepped] != places:
         raise ToolError(

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 from reprlib import Repr
 
-from dataflow.errors import DataflowError, RewardError
-from dataflow.plugged import RAISED, told
+from dataflow.errors import RewardError
+from dataflow.plugged import called
 from dataflow.rewards.protocol import Judge, Verifier
 from dataflow.rewards.registry import resolve
 from dataflow.rewards.statistics import batch_metrics
@@ -67,25 +67,19 @@ def name_of(reward: object) -> str:
 
 def _verified(verifier: Verifier, name: str, row: int, sample: Sample) -> float:
     """Reward of one sample."""
-    try:
-        return float(verifier(sample))
-    except RAISED as error:
-        problem = told(error)
-    raise RewardError(f"reward {name}, on {_place(row, sample)}, raised {problem}")
+    return called(
+        lambda: float(verifier(sample)),
+        lambda told: RewardError(f"reward {name}, on {_place(row, sample)}, raised {told}"),
+        passing=(),
+    )
 
 
 def _judged(judge: Judge, name: str, samples: Sequence[Sample], iteration: int) -> Rewards:
     """Rewards of a judge."""
-    problem = ""
-    rewards: object = None
-    try:
-        rewards = judge.judge(samples, iteration)
-    except DataflowError:
-        raise
-    except RAISED as error:
-        problem = told(error)
-    if problem:
-        raise RewardError(f"reward {name}, in iteration {iteration}, raised {problem}")
+    rewards: object = called(
+        lambda: judge.judge(samples, iteration),
+        lambda told: RewardError(f"reward {name}, in iteration {iteration}, raised {told}"),
+    )
     if not isinstance(rewards, Rewards):
         raise RewardError(
             f"reward {name} returned {type(rewards).__name__}; a judge returns "

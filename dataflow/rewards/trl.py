@@ -9,8 +9,8 @@ from collections import defaultdict
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from dataflow.errors import DataflowError, RewardError
-from dataflow.plugged import RAISED, told
+from dataflow.errors import RewardError
+from dataflow.plugged import RAISED, called, told
 from dataflow.samples import Rewards, Sample
 
 TrlFunction = Callable[..., Sequence[float | None] | Awaitable[Sequence[float | None]]]
@@ -148,13 +148,10 @@ def _called(
 
 def _result(function: TrlFunction, arguments: Mapping[str, object]) -> object:
     """What a function returned; of a coroutine, what is to be awaited."""
-    try:
-        return function(**arguments)
-    except DataflowError:
-        raise
-    except RAISED as error:
-        problem = told(error)
-    raise RewardError(f"reward {_name(function)} raised {problem}")
+    return called(
+        lambda: function(**arguments),
+        lambda told: RewardError(f"reward {_name(function)} raised {told}"),
+    )
 
 
 async def _awaited(functions: Sequence[TrlFunction], found: Sequence[object]) -> list[object]:

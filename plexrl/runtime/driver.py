@@ -158,8 +158,8 @@ class JobDriver:
         self._task: asyncio.Task[None] | None = None
         self._interruption: Order | None = None
         """What the task was cancelled for."""
-        self._is_leaving = False
-        """Whether to end once the current iteration has committed."""
+        self._is_attached = self._is_leaving = False
+        """Whether its models were opened, and whether to end when the iteration has committed."""
         self._why_over = ""
         """Why the job ends before its last iteration."""
 
@@ -304,7 +304,9 @@ class JobDriver:
         attached = dict(zip(nodes, results, strict=True))
         trainable = [attached[n] for n, model in spec.models.items() if model.is_trainable]
         first = min(trainable, key=lambda a: a.iteration)
-        if spec.start is not None and len({a.iteration for a in trainable}) > 1:
+        # Those of an interrupted driver may differ by the commit it was in the middle of.
+        is_forking = spec.start is not None and all(a.is_new for a in trainable)
+        if is_forking and len({a.iteration for a in trainable}) > 1:
             raise JobError(
                 f"job {self.job!r} starts from {spec.start}, which is of different iterations for "
                 f"its models {', '.join(attached)}; choose a version that all made in one iteration"
@@ -314,8 +316,9 @@ class JobDriver:
                 f"job {self.job!r} shall run {spec.iterations} iterations, and starts from "
                 f"{spec.start}, which has {first.iteration} behind it; raise iterations"
             )
-        is_first = not (self._drive.is_resumed or self._num_committed or first.is_new)
-        if first.iteration and is_first:
+        # Once they were opened, what the store has of the job is its own.
+        is_strange = not (self._drive.is_resumed or self._is_attached or first.is_new)
+        if first.iteration and is_strange:
             raise JobError(
                 f"the store already holds job {self.job!r} up to iteration {first.iteration}; "
                 "go on there with resume=True (plexrl resume STORE), or choose another name or "
@@ -325,6 +328,7 @@ class JobDriver:
             # Of a run under this name that committed nothing.
             await asyncio.to_thread(self._samples.forget, self.job)
             await asyncio.to_thread(self._log.forget, self.job)
+        self._is_attached = True
         return Position(
             index=first.iteration,
             cursor=first.data_cursor,

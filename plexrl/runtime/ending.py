@@ -52,13 +52,15 @@ async def until_stored(
         waited_s = time.monotonic() - started_s
         if waited_s > MAX_WAIT_S:
             await check()
-            logger.warning(
-                "job %s has finished, and %s is not in the store after %g s; it is written as soon "
-                "as it can be",
-                missing[0].job,
-                names,
-                MAX_WAIT_S,
-            )
+            # The check may take long, and what it looked for may be written meanwhile.
+            if missing := await asyncio.to_thread(_missing, store, refs):
+                logger.warning(
+                    "job %s has finished, and %s is not in the store after %g s; it is written as "
+                    "soon as it can be",
+                    missing[0].job,
+                    ", ".join(map(str, missing)),
+                    MAX_WAIT_S,
+                )
             return
         if waited_s > QUIET_S and not is_said:
             is_said = True

@@ -55,6 +55,17 @@ def test_it_does_not_wait_for_ever(monkeypatch, caplog):
     assert "a/actor@4 is not in the store" in caplog.text
 
 
+def test_it_does_not_warn_of_what_is_stored_during_its_last_check(monkeypatch, caplog):
+    store = Written(looks=1)
+
+    async def check():
+        assert store.looks == 0
+
+    monkeypatch.setattr(ending, "MAX_WAIT_S", 0.0)
+    wait(monkeypatch, store, [], check)
+    assert (store.looks, caplog.text) == (-1, "")
+
+
 @pytest.mark.parametrize("max_wait_s", [0.0, 1000.0])
 def test_it_ends_at_once_when_nobody_has_the_version_any_more(monkeypatch, caplog, max_wait_s):
     async def check():
