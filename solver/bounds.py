@@ -65,14 +65,30 @@ class Bound:
 
 
 def load_ticks(jobs: Sequence[Job]) -> int:
-    """Ticks of a cycle in which the jobs occupy their group.
+    """Ticks of a cycle in which the jobs occupy their group, or the busiest of their groups.
 
     Jobs that share must each be switched to at least once a cycle; a job alone never is.
     """
-    busy = sum(job.busy_ticks for job in jobs)
-    if len(jobs) < 2:
-        return busy
-    return busy + sum(least_switch_ticks(job) for job in jobs)
+    if any(job.is_spread for job in jobs):
+        return max(map(_load_ticks, _by_group(jobs).values()))
+    return _load_ticks([(job.busy_ticks, least_switch_ticks(job)) for job in jobs])
+
+
+def _load_ticks(here: Sequence[tuple[int, int]]) -> int:
+    """Of one group, from each job's busy ticks and its cheapest switch there."""
+    switches = sum(switch for _, switch in here) if len(here) > 1 else 0
+    return sum(busy for busy, _ in here) + switches
+
+
+def _by_group(jobs: Sequence[Job]) -> dict[str | None, list[tuple[int, int]]]:
+    """Group → what each job with ops there takes of it."""
+    found: dict[str | None, list[tuple[int, int]]] = {}
+    for job in jobs:
+        for group in dict.fromkeys(map(job.group_of, job.ops)):
+            here = [op for op in job.ops if job.group_of(op) == group]
+            busy = sum(op.duration_ticks for op in here)
+            found.setdefault(group, []).append((busy, min(op.switch_ticks for op in here)))
+    return found
 
 
 def least_switch_ticks(job: Job) -> int:
@@ -86,7 +102,7 @@ def chain_ticks(jobs: Iterable[Job]) -> int:
 
 
 def cycle_floor_ticks(jobs: Sequence[Job]) -> int:
-    """No common cycle of these jobs on one group is shorter."""
+    """No common cycle of these jobs, on one group or on several of their own, is shorter."""
     return max(load_ticks(jobs), chain_ticks(jobs))
 
 

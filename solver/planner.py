@@ -16,6 +16,7 @@ from solver.cpsat import guard
 from solver.errors import PlanError, SolverError
 from solver.explain import explain
 from solver.improve import MAX_TIMELINE_OPS, improve
+from solver.linked import circles
 from solver.objective import Objective, value_of
 from solver.placement.emptying import emptied
 from solver.placement.greedy import Placed, greedy_plan, timelines_of
@@ -25,7 +26,7 @@ from solver.plan import Plan
 from solver.problem import Job, Problem
 from solver.replan import replan
 from solver.result import Result, Source, Status
-from solver.timeline import plan_of
+from solver.timeline import greedy_timeline, plan_of
 
 MAX_SEARCHED_JOBS = 13
 """Up to this many jobs every placement is considered; above, best fit decides."""
@@ -97,12 +98,15 @@ def plan(
     Raises
     ------
     SolverError
-        `most_passes` is out of range or does not go with the objective.
+        `most_passes` is out of range or does not go with the objective, or the objective not with
+        jobs over several groups.
     """
-    _check_passes(most_passes, objective)
+    _check(problem, objective, most_passes)
     began = time.monotonic()
     problem = _with_current(problem, previous)
     attempt = Attempt(problem, began, began + budget_s, on_incumbent, objective, most_passes)
+    if problem.is_linked:
+        return improve(attempt, _placed_linked(attempt, previous), seed, memory_bytes, command)
     search = _place(attempt, previous)
     _empty(attempt)
     if attempt.best is None and (search is None or search.placed is None):
@@ -126,7 +130,7 @@ def plan(
     return improve(attempt, placed, seed, memory_bytes, command)
 
 
-def _check_passes(most_passes: int, objective: Objective) -> None:
+def _check(problem: Problem, objective: Objective, most_passes: int) -> None:
     if not 1 <= most_passes <= MAX_PASSES:
         raise SolverError(f"most_passes is {most_passes}; give a number from 1 to {MAX_PASSES}")
     if most_passes > 1 and objective not in REPEATING:
@@ -134,6 +138,31 @@ def _check_passes(most_passes: int, objective: Objective) -> None:
             f"most_passes is {most_passes} with the objective {objective}; repeated passes are "
             "planned for the objectives groups and cost only"
         )
+    if problem.is_linked and objective is not Objective.ROUND:
+        raise SolverError(
+            f"the objective is {objective}, and jobs have ops on several groups; these are ordered "
+            f"where they are, which is judged by the objective {Objective.ROUND} only"
+        )
+
+
+def _placed_linked(attempt: Attempt, previous: Plan | None) -> Placed:
+    """Where jobs over several groups are pinned to; offers what needs no solver."""
+    if previous is not None:
+        _offer_previous(attempt, previous)
+    placed: dict[str, tuple[Job, ...]] = {}
+    for job in attempt.problem.jobs:
+        home = str(job.pinned_group)
+        placed[home] = (*placed.get(home, ()), job)
+    lines = [greedy_timeline(c.name, c.jobs) for c in circles(attempt.problem, placed)]
+    attempt.offer(plan_of(attempt.problem, lines), Source.GREEDY)
+    return placed
+
+
+def _offer_previous(attempt: Attempt, previous: Plan) -> None:
+    try:
+        attempt.offer(plan_of(attempt.problem, previous.timelines), Source.PREVIOUS)
+    except (PlanError, KeyError):
+        attempt.reasons.append("the previous plan does not fit the problem any more")
 
 
 def _with_current(problem: Problem, previous: Plan | None) -> Problem:
@@ -152,10 +181,7 @@ def current_of(problem: Problem, plan: Plan) -> dict[str, str]:
 def _place(attempt: Attempt, previous: Plan | None) -> Search | None:
     """Offer every plan that needs no solver; the search over placements, if it was affordable."""
     if previous is not None:
-        try:
-            attempt.offer(plan_of(attempt.problem, previous.timelines), Source.PREVIOUS)
-        except (PlanError, KeyError):
-            attempt.reasons.append("the previous plan does not fit the problem any more")
+        _offer_previous(attempt, previous)
         if attempt.best is None and (mended := replan(attempt.problem, previous)) is not None:
             attempt.offer(mended, Source.REPLANNED)
     if previous is not None and attempt.best is not None and _is_large(attempt.problem):

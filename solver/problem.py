@@ -26,6 +26,8 @@ MAX_ENTRIES = 100_000
 """Most groups, and most jobs, of one problem."""
 MAX_LIMIT_PERMILLE = 1_000_000
 """Largest slowdown limit: thousandfold."""
+MAX_STALENESS = 8
+"""Most passes by which ops may run ahead."""
 HORIZON_TICKS = 3_600_000
 """How long a plan is expected to be in force: an hour."""
 
@@ -70,9 +72,13 @@ class Op:
     """Ticks without a group between its end and the job's next op (tools, rewards)."""
     switch_ticks: int = 0
     """Ticks the group is occupied before it starts when the group served another job last."""
+    group: str | None = None
+    """Group it runs on; None: the one its job is placed on."""
 
     def __post_init__(self) -> None:
         owner = f"op {self.name!r}"
+        if self.group is not None:
+            _check_text(self.group, "group", owner)
         _check_text(self.name, "name", "an op")
         _check_int(self.duration_ticks, "duration_ticks", owner, 1, MAX_TICKS, "ticks (1 ms)")
         _check_int(self.wait_ticks, "wait_ticks", owner, 0, MAX_TICKS, "ticks (1 ms)")
@@ -101,10 +107,14 @@ class Job:
     """Jobs that must not share its group; holds both ways."""
     move_ticks: int = 0
     """Ticks that a group it is moved to serves nobody, to bring its state in (a cold switch)."""
+    ahead_ops: int = 0
+    """Ops at the start of its loop that may run before the pass before has ended."""
+    staleness: int = 0
+    """Passes by which those ops may run ahead."""
     busy_ticks: int = field(init=False, compare=False)
     """Ticks of an iteration that hold the group."""
     alone_ticks: int = field(init=False, compare=False)
-    """Length of an iteration when the job has its group for itself: no switches."""
+    """Length of an iteration when the job has its groups for itself: no switches."""
     limit_ticks: int = field(init=False, compare=False)
     """Longest iteration within the slowdown limit."""
 
@@ -132,11 +142,34 @@ class Job:
         forbids = _check_sequence(self.forbids, str, "forbids", owner, MAX_ENTRIES)
         object.__setattr__(self, "forbids", forbids)
         _check_unique(forbids, "forbids", owner)
+        self._check_ahead(owner)
         busy = sum(op.duration_ticks for op in self.ops)
-        alone = busy + sum(op.wait_ticks for op in self.ops)
+        alone = _alone_ticks(self)
         object.__setattr__(self, "busy_ticks", busy)
         object.__setattr__(self, "alone_ticks", alone)
         object.__setattr__(self, "limit_ticks", self.slowdown_limit_permille * alone // 1000)
+
+    @property
+    def is_spread(self) -> bool:
+        """Whether it has ops on other groups than its own."""
+        return any(op.group not in {None, self.pinned_group} for op in self.ops)
+
+    def group_of(self, op: Op) -> str | None:
+        """Group the op runs on, as far as it is known before the job is placed."""
+        return op.group or self.pinned_group
+
+    def _check_ahead(self, owner: str) -> None:
+        _check_int(self.ahead_ops, "ahead_ops", owner, 0, len(self.ops) - 1, "ops")
+        _check_int(self.staleness, "staleness", owner, 0, MAX_STALENESS, "passes")
+        ahead = {self.group_of(op) for op in self.ops[: self.ahead_ops]}
+        rest = {self.group_of(op) for op in self.ops[self.ahead_ops :]}
+        if (self.ahead_ops > 0) != (self.staleness > 0) or ahead & rest:
+            raise ProblemError(
+                f"{owner} has ahead_ops={self.ahead_ops} and staleness={self.staleness}, with ops "
+                f"that run ahead on {_some(map(str, ahead))} and the others on "
+                f"{_some(map(str, rest))}; give both or neither, and other groups to ops that run "
+                "ahead"
+            )
 
 
 @dataclass(frozen=True, slots=True)
@@ -187,6 +220,11 @@ class Problem:
         return self._groups_by_id[group_id]
 
     @property
+    def is_linked(self) -> bool:
+        """Whether jobs link groups to each other, being on several."""
+        return any(job.is_spread for job in self.jobs)
+
+    @property
     def has_moves(self) -> bool:
         """Whether moving some job would cost anything."""
         return any(job.move_ticks and job.id in (self.current or {}) for job in self.jobs)
@@ -232,6 +270,7 @@ class Problem:
 
     def _check_references(self) -> None:
         pools = {group.pool for group in self.groups}
+        is_linked = self.is_linked
         for index, job in enumerate(self.jobs):
             path = f"jobs[{index}] ({job.id!r})"
             if job.pool is not None and job.pool not in pools:
@@ -243,6 +282,17 @@ class Problem:
                 raise ProblemError(
                     f"{path}: pinned_group is {job.pinned_group!r}, which is no group; "
                     f"use one of {_some(self._groups_by_id)} or null"
+                )
+            for op in job.ops:
+                if op.group is not None and op.group not in self._groups_by_id:
+                    raise ProblemError(
+                        f"{path}: op {op.name!r} runs on {op.group!r}, which is no group; "
+                        f"use one of {_some(self._groups_by_id)} or null"
+                    )
+            if is_linked and job.pinned_group is None:
+                raise ProblemError(
+                    f"{path}: pinned_group is null, while jobs here have ops on several groups, "
+                    "which are ordered where they are; pin every job"
                 )
             for other in job.forbids:
                 if other == job.id or other not in self._jobs_by_id:
@@ -261,6 +311,17 @@ class Problem:
                     f"or use one of {_some(self._groups_by_id)}"
                 )
         object.__setattr__(self, "current", dict(current))
+
+
+def _alone_ticks(job: Job) -> int:
+    """Shortest cycle of a job that has its groups for itself.
+
+    Where ops run ahead, both parts of the loop go round by themselves, and a pass through both may
+    take as many cycles as the one is ahead, and one more.
+    """
+    lengths = [op.duration_ticks + op.wait_ticks for op in job.ops]
+    ahead, rest = sum(lengths[: job.ahead_ops]), sum(lengths[job.ahead_ops :])
+    return max(ahead, rest, -(-(ahead + rest) // (1 + job.staleness)))
 
 
 def _job_to_json(job: Job) -> dict[str, object]:

@@ -1,19 +1,22 @@
 """A cyclic timeline for the jobs of one group in milliseconds, without any solver.
 
-Jobs are cut into blocks (ops that keep the group between them, where holding it is no dearer
-than switching away and back), and blocks are put round the cycle at the earliest place where
-they fit. The shortest conceivable cycle is tried first, in several orders of the jobs.
+Also for those of several groups that repeat one cycle together. Jobs are cut into blocks (ops that
+keep the group between them, where holding it is no dearer than switching away and back), and blocks
+are put round the cycle at the earliest place where they fit. The shortest conceivable cycle is
+tried first, in several orders of the jobs.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Iterator, Sequence
+from collections import Counter
+from collections.abc import Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import permutations
 
 from solver.bounds import cycle_floor_ticks, cycle_limit_ticks
 from solver.errors import PlanError
+from solver.linked import parted, places_of
 from solver.plan import Plan, Timeline, Timing
 from solver.problem import Job, Problem
 
@@ -32,6 +35,8 @@ NUM_ROUNDS = 4
 class _Block:
     """Ops of one job that keep the group from the first's start to the last's end."""
 
+    group: str | None
+    """Group it keeps; None: the only one there is."""
     first: int
     """Index of its first op in the job."""
     offsets: tuple[int, ...]
@@ -48,6 +53,11 @@ class _Loop:
     job: Job
     blocks: tuple[_Block, ...]
 
+    @property
+    def num_ahead(self) -> int:
+        """Blocks of the ops that may run ahead."""
+        return sum(block.first < self.job.ahead_ops for block in self.blocks)
+
 
 def greedy_timeline(group: str, jobs: Sequence[Job]) -> Timeline:
     """Build a valid timeline with a short cycle, within the slowdown limits if that is found.
@@ -57,7 +67,7 @@ def greedy_timeline(group: str, jobs: Sequence[Job]) -> Timeline:
     """
     if len(jobs) == 1:
         return _alone(group, jobs[0])
-    loops = [_loop(job) for job in jobs]
+    loops = _loops(jobs)
     best_cycle, best = _in_rounds(loops)
     if _may_fit(loops):
         limit = cycle_limit_ticks(jobs)
@@ -81,7 +91,7 @@ def keeps_limits(jobs: Sequence[Job]) -> bool:
     if len(jobs) == 1:
         return True
     limit = cycle_limit_ticks(jobs)
-    loops = [_loop(job) for job in jobs]
+    loops = _loops(jobs)
     if _in_rounds(loops)[0] <= limit:
         return True
     return _may_fit(loops) and _fit_any_order(loops, limit) is not None
@@ -99,12 +109,15 @@ def plan_of(problem: Problem, timelines: Sequence[Timeline]) -> Plan:
     PlanError
         The timelines leave a job out.
     """
+    timelines = [part for timeline in timelines for part in parted(problem, timeline)]
     placement = {
         timing.job: timeline.group for timeline in timelines for timing in timeline.timings
     }
     for job in problem.jobs:
         if job.id not in placement:
             raise PlanError(f"no timeline serves job {job.id!r}; the plan is for another problem")
+        if job.is_spread and job.pinned_group is not None:
+            placement[job.id] = job.pinned_group
     cycles = {timeline.group: timeline.cycle_ticks for timeline in timelines}
     passes = {job: count for entry in timelines for job, count in entry.passes.items()}
     return Plan(
@@ -120,51 +133,71 @@ def plan_of(problem: Problem, timelines: Sequence[Timeline]) -> Plan:
 
 def _alone(group: str, job: Job) -> Timeline:
     now = 0
+    cycle = job.alone_ticks
     timings = []
     for op in job.ops:
-        timings.append(Timing(job.id, op.name, now, 0))
+        timings.append(Timing(job.id, op.name, now % cycle, now // cycle))
         now += op.duration_ticks + op.wait_ticks
-    return Timeline(group, now, tuple(timings))
+    return Timeline(group, cycle, tuple(timings))
 
 
-def _loop(job: Job) -> _Loop:
-    """Cut a job's loop where switching away gains most, and wherever it gains at all."""
+def _loops(jobs: Sequence[Job]) -> list[_Loop]:
+    places = places_of(jobs)
+    rows = [[places[job.id, op.name] for op in job.ops] for job in jobs]
+    users = Counter(group for row in rows for group in set(row))
+    shared = {group for group, count in users.items() if count > 1}
+    return [_loop(job, row, shared) for job, row in zip(jobs, rows, strict=True)]
+
+
+def _loop(job: Job, groups: Sequence[str | None], shared: Container[str | None]) -> _Loop:
+    """Cut a job's loop where switching away gains most, and wherever it gains at all.
+
+    It is cut too where it goes to another group, and where what may run ahead begins and ends.
+    """
     count = len(job.ops)
     gains = [job.ops[at - 1].wait_ticks - job.ops[at].switch_ticks for at in range(count)]
-    first = max(range(count), key=lambda at: (gains[at], -at))
-    cuts = [first] + [at % count for at in range(first + 1, first + count) if gains[at % count] > 0]
+    is_cut = [
+        gains[at] > 0 or groups[at] != groups[at - 1] or 0 < at == job.ahead_ops
+        for at in range(count)
+    ]
+    first = 0 if job.ahead_ops else max(range(count), key=lambda at: (is_cut[at], gains[at], -at))
+    cuts = [first] + [at % count for at in range(first + 1, first + count) if is_cut[at % count]]
     lengths = [
         (cuts[(index + 1) % len(cuts)] - cut - 1) % count + 1 for index, cut in enumerate(cuts)
     ]
-    return _Loop(job, tuple(_block(job, *cut) for cut in zip(cuts, lengths, strict=True)))
+    # A group that no other job uses always has the job's state.
+    blocks = (
+        _block(job, groups[first], first, length, is_shared=groups[first] in shared)
+        for first, length in zip(cuts, lengths, strict=True)
+    )
+    return _Loop(job, tuple(blocks))
 
 
-def _block(job: Job, first: int, length: int) -> _Block:
+def _block(job: Job, group: str | None, first: int, length: int, *, is_shared: bool) -> _Block:
     offsets = []
     now = 0
     for index in range(first, first + length):
         op = job.ops[index % len(job.ops)]
         offsets.append(now)
         now += op.duration_ticks + op.wait_ticks
-    return _Block(
-        first, tuple(offsets), now - op.wait_ticks, op.wait_ticks, job.ops[first].switch_ticks
-    )
+    switch = job.ops[first].switch_ticks if is_shared else 0
+    return _Block(group, first, tuple(offsets), now - op.wait_ticks, op.wait_ticks, switch)
 
 
 def _in_rounds(loops: Sequence[_Loop]) -> tuple[int, list[list[int]]]:
     """Serve the first block of every job, then the second …: linear time, always valid."""
     starts: list[list[int]] = [[] for _ in loops]
     ready = [0] * len(loops)
-    now = 0
+    now: Counter[str | None] = Counter()
     for turn in range(max(len(loop.blocks) for loop in loops)):
         for index, loop in enumerate(loops):
             if turn < len(loop.blocks):
                 block = loop.blocks[turn]
-                start = max(now + block.switch_ticks, ready[index])
+                start = max(now[block.group] + block.switch_ticks, ready[index])
                 starts[index].append(start)
-                now = start + block.duration_ticks
-                ready[index] = now + block.wait_ticks
-    cycle = max(now, *(end - mine[0] for end, mine in zip(ready, starts, strict=True)))
+                now[block.group] = start + block.duration_ticks
+                ready[index] = now[block.group] + block.wait_ticks
+    cycle = max(*now.values(), *(end - mine[0] for end, mine in zip(ready, starts, strict=True)))
     return cycle, starts
 
 
@@ -194,7 +227,7 @@ def _fit_any_order(loops: Sequence[_Loop], cycle: int) -> list[list[int]] | None
 def _fit_in_order(
     loops: Sequence[_Loop], order: Sequence[int], cycle: int
 ) -> list[list[int]] | None:
-    busy: list[tuple[int, int]] = []
+    busy: dict[str | None, list[tuple[int, int]]] = {}
     starts: list[list[int]] = [[] for _ in loops]
     for index in order:
         found = _fit_loop(loops[index], busy, cycle)
@@ -203,19 +236,26 @@ def _fit_in_order(
         starts[index] = found
         for start, block in zip(found, loops[index].blocks, strict=True):
             begin = (start - block.switch_ticks) % cycle
-            busy.append((begin, begin + block.switch_ticks + block.duration_ticks))
+            end = begin + block.switch_ticks + block.duration_ticks
+            busy.setdefault(block.group, []).append((begin, end))
     return starts
 
 
-def _fit_loop(loop: _Loop, busy: Sequence[tuple[int, int]], cycle: int) -> list[int] | None:
+def _fit_loop(
+    loop: _Loop, busy: Mapping[str | None, Sequence[tuple[int, int]]], cycle: int
+) -> list[int] | None:
     """Starts of a job's blocks with the least span, its first block right after another one."""
-    rounds = sorted(
-        (start + shift, end + shift)
-        for start, end in busy
-        for shift in range(-cycle, NUM_ROUNDS * cycle, cycle)
-    )
+    num_rounds = NUM_ROUNDS + loop.job.staleness
+    rounds = {
+        group: sorted(
+            (start + shift, end + shift)
+            for start, end in spans
+            for shift in range(-cycle, num_rounds * cycle, cycle)
+        )
+        for group, spans in busy.items()
+    }
     best: list[int] | None = None
-    for after in sorted({end % cycle for _, end in busy} or {0}):
+    for after in sorted({end % cycle for _, end in busy.get(loop.blocks[0].group, ())} or {0}):
         starts = _chain_from(after, loop, rounds, cycle)
         if starts is not None and (best is None or _span(loop, starts) < _span(loop, best)):
             best = starts
@@ -223,22 +263,41 @@ def _fit_loop(loop: _Loop, busy: Sequence[tuple[int, int]], cycle: int) -> list[
 
 
 def _chain_from(
-    after: int, loop: _Loop, rounds: Sequence[tuple[int, int]], cycle: int
+    after: int, loop: _Loop, rounds: Mapping[str | None, Sequence[tuple[int, int]]], cycle: int
 ) -> list[int] | None:
     """Starts of a job's blocks, each at the earliest, or None if the loop does not close."""
     starts: list[int] = []
     earliest = after
     for block in loop.blocks:
         length = block.switch_ticks + block.duration_ticks
-        begin = _earliest_fit(rounds, earliest, length)
-        if begin + length > after + 2 * cycle:
+        begin = _earliest_fit(rounds.get(block.group, ()), earliest, length)
+        if begin + length > after + (2 + loop.job.staleness) * cycle:
             return None
         starts.append(begin + block.switch_ticks)
-        end = begin + length
         following = loop.blocks[len(starts) % len(loop.blocks)]
-        earliest = max(end, end + block.wait_ticks - following.switch_ticks)
-    closes = earliest <= starts[0] - loop.blocks[0].switch_ticks + cycle
-    return starts if closes else None
+        earliest = _free_for(block, starts[-1], following)
+    return starts if _closes(loop, starts, cycle) else None
+
+
+def _closes(loop: _Loop, starts: Sequence[int], cycle: int) -> bool:
+    """Whether the passes that come after this one can begin in their cycles."""
+    rest = loop.num_ahead
+    last = len(starts) - 1
+    turns = [(last, 0, 1 + loop.job.staleness)]
+    if rest:
+        # Each part goes round by itself too.
+        turns += [(rest - 1, 0, 1), (last, rest, 1)]
+    return all(
+        _free_for(loop.blocks[before], starts[before], loop.blocks[after])
+        <= starts[after] - loop.blocks[after].switch_ticks + cycles * cycle
+        for before, after, cycles in turns
+    )
+
+
+def _free_for(block: _Block, start: int, following: _Block) -> int:
+    """Tick from which a block may occupy its group after another one of its job."""
+    end = start + block.duration_ticks
+    return max(end, end + block.wait_ticks - following.switch_ticks)
 
 
 def _span(loop: _Loop, starts: Sequence[int]) -> int:

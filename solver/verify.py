@@ -42,6 +42,11 @@ def verify(problem: Problem, plan: Plan) -> Verification:
             found.extend(_residents(residents.get(group.id, []), group))
         for timeline in plan.timelines:
             found.extend(_timeline(problem, timeline))
+        lines = {timeline.group: timeline for timeline in plan.timelines}
+        for job in problem.jobs:
+            home = plan.placement[job.id]
+            here = [lines[group] for group in {op.group or home for op in job.ops}]
+            found.extend(_chain(job, here))
         found.extend(_promises(problem, plan))
     return Verification(tuple(found))
 
@@ -69,8 +74,9 @@ def _served_alike(problem: Problem, plan: Plan) -> Iterator[str]:
     wanted: dict[tuple[str | None, str, str], int] = {}
     for member in problem.jobs:
         home = plan.placement.get(member.id)
-        passes = given[home, member.id, member.ops[0].name]
-        wanted |= {(home, member.id, op.name): max(passes, 1) for op in member.ops}
+        first = member.ops[0]
+        passes = given[first.group or home, member.id, first.name]
+        wanted |= {(op.group or home, member.id, op.name): max(passes, 1) for op in member.ops}
     for group, job, op in sorted(wanted.keys() | given.keys(), key=str):
         count = given[group, job, op]
         if count != wanted.get((group, job, op), 0):
@@ -103,22 +109,28 @@ def _timeline(problem: Problem, timeline: Timeline) -> Iterator[str]:
                 f"op {timing.op!r} of job {timing.job!r} starts at {timing.start_ticks}, outside "
                 f"the cycle of {timeline.cycle_ticks} ticks of group {timeline.group!r}"
             )
-    for job_id in dict.fromkeys(timing.job for timing in timeline.timings):
-        yield from _chain(problem.job(job_id), timeline)
     yield from _exclusive(problem, timeline)
 
 
-def _chain(job: Job, timeline: Timeline) -> Iterator[str]:
+def _chain(job: Job, timelines: list[Timeline]) -> Iterator[str]:
     """Walk along the job's passes: every op in its turn, after the one before and its wait."""
-    cycle = timeline.cycle_ticks
+    cycles = {timeline.group: timeline.cycle_ticks for timeline in timelines}
+    if len(set(cycles.values())) > 1:
+        yield f"job {job.id!r} is on groups with cycles of {cycles} ticks; it needs them equal"
+        return
+    cycle = timelines[0].cycle_ticks
     mine = sorted(
         (timing.wraps * cycle + timing.start_ticks, timing.op)
+        for timeline in timelines
         for timing in timeline.timings
         if timing.job == job.id
     )
+    if job.ahead_ops:
+        yield from _ahead(job, {op: start for start, op in mine}, len(mine), cycle)
+        return
     if mine[0][0] >= cycle or mine[0][0] < 0 or mine[0][1] != job.ops[0].name:
         yield (
-            f"{mine[0][1]!r} is the first op of job {job.id!r} on group {timeline.group!r}, at "
+            f"{mine[0][1]!r} is the first op of job {job.id!r} on {'+'.join(sorted(cycles))!r}, at "
             f"{mine[0][0]}; it must be {job.ops[0].name!r} with wraps 0"
         )
         return
@@ -137,6 +149,28 @@ def _chain(job: Job, timeline: Timeline) -> Iterator[str]:
             yield (
                 f"op {follower!r} of job {job.id!r} starts at {next_start}, before "
                 f"{op.name!r} and its wait end at {ready}"
+            )
+
+
+def _ahead(job: Job, starts: dict[str, int], count: int, cycle: int) -> Iterator[str]:
+    """The same where ops run ahead: each part after itself, and all after a pass further back."""
+    if count != len(job.ops) or not 0 <= starts[job.ops[0].name] < cycle:
+        yield (
+            f"job {job.id!r}, whose ops run ahead, has {count} ops in a cycle, the first one at "
+            f"{starts[job.ops[0].name]}; it must have {len(job.ops)} and begin in the cycle"
+        )
+        return
+    last, part = len(job.ops) - 1, job.ahead_ops
+    turns = [(at, at + 1, 0) for at in range(last)]
+    turns += [(last, 0, 1 + job.staleness), (part - 1, 0, 1), (last, part, 1)]
+    for before, after, cycles in turns:
+        op, follower = job.ops[before], job.ops[after]
+        ready = starts[op.name] + op.duration_ticks + op.wait_ticks
+        start = starts[follower.name] + cycles * cycle
+        if start < ready:
+            yield (
+                f"op {follower.name!r} of job {job.id!r} starts at {start}, before {op.name!r} and "
+                f"its wait end at {ready}"
             )
 
 
@@ -167,7 +201,7 @@ def _promises(problem: Problem, plan: Plan) -> Iterator[str]:
     )
     for job in problem.jobs:
         cycle = cycles[plan.placement[job.id]]
-        alone = passes[job.id] * sum(op.duration_ticks + op.wait_ticks for op in job.ops)
+        alone = passes[job.id] * _alone(job)
         slowdown = -(-cycle * 1000 // alone)
         if plan.slowdowns_permille.get(job.id) != slowdown:
             yield (
@@ -186,6 +220,17 @@ def _promises(problem: Problem, plan: Plan) -> Iterator[str]:
     objective = sum(prices[group] * cycle for group, cycle in cycles.items())
     if plan.objective_ticks != objective:
         yield f"objective is given as {plan.objective_ticks}; the timelines make it {objective}"
+
+
+def _alone(job: Job) -> int:
+    """Ticks of an iteration alone: the longer part where ops run ahead, or a share of the whole."""
+    ahead = rest = 0
+    for index, op in enumerate(job.ops):
+        if index < job.ahead_ops:
+            ahead += op.duration_ticks + op.wait_ticks
+        else:
+            rest += op.duration_ticks + op.wait_ticks
+    return max(ahead, rest, -(-(ahead + rest) // (job.staleness + 1)))
 
 
 def _duration(problem: Problem, timing: Timing) -> int:

@@ -9,7 +9,7 @@ from statistics import fmean
 
 import solver
 from plexrl.errors import InputError
-from plexrl.planning.proposals import dispatch_plan
+from plexrl.planning.problems import dispatch_plan
 from solver.dispatch.events import TICKS_PER_S, DispatchPlan
 from solver.dispatch.rules import FirstReady, LargestLagFirst, PlanOrderWithBackfill, StrictOrder
 from solver.dispatch.views import Rule

@@ -8,7 +8,8 @@ from dataclasses import replace
 import solver
 from plexrl.core.placement import Placement
 from plexrl.errors import JobError
-from plexrl.planning.proposals import PlanRequest, Proposal, build_problem, dispatch_plan
+from plexrl.planning.problems import build_problem, dispatch_plan
+from plexrl.planning.proposals import PlanRequest, Proposal
 from solver.retime import retime
 
 APPLIED = "applied"
@@ -96,7 +97,7 @@ def proposal_of(plan: solver.Plan, request: PlanRequest) -> Proposal:
         replace(entry, placement=Placement(plan.placement[entry.name])) for entry in request.jobs
     )
     try:
-        problem = build_problem(replace(request, jobs=jobs))
+        problem = build_problem(jobs, request.groups)
         retimed = retime(problem, plan)
     except solver.SolverError as error:
         raise JobError(f"the plan does not fit the jobs that run: {error}") from error

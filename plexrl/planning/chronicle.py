@@ -43,8 +43,8 @@ class Solve:
         if plan is not None:
             cycles = {entry.group: entry.cycle_ticks / TICKS_PER_S for entry in plan.timelines}
             predicted = {job: cycles[group] for job, group in plan.placement.items()}
-        if proposal.forecast is not None:
-            predicted = {**proposal.forecast.periods_s, **predicted}
+        # Jobs that share no cycle pass theirs at their own pace.
+        predicted |= proposal.periods_s
         move = proposal.rearrangement
         jobs = sorted({*predicted, *self.actual})
         return {

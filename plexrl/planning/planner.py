@@ -23,14 +23,13 @@ from plexrl.planning.chronicle import Chronicle
 from plexrl.planning.config import PlanningConfig
 from plexrl.planning.facts import GroupFacts, PlannedJob
 from plexrl.planning.placing import Placed, place, replace_lost
+from plexrl.planning.problems import EstimatedJob, orderable
 from plexrl.planning.profiles import JobProfile
 from plexrl.planning.proposals import (
     STATE_BYTES_S,
-    EstimatedJob,
     PlanRequest,
     Proposal,
     busy_shares,
-    one_group_jobs,
     solve,
     without,
 )
@@ -371,8 +370,8 @@ class Planner:
             for entry in timeline.order
         }
         wanted = {
-            (job.placement.home, job.name, estimate.op)
-            for job in one_group_jobs(jobs)
+            (job.placement.group_of_op(estimate.op), job.name, estimate.op)
+            for job in orderable(jobs)
             for estimate in job.ops
         }
         return last.proposal.plan if served == wanted else None

@@ -28,6 +28,7 @@ from solver.cpsat.messages import (
     write_answer,
 )
 from solver.cpsat.pack_messages import PackRequest, read_pack_request, write_pack_answer
+from solver.linked import name_of
 from solver.plan import Timeline
 from solver.problem import Problem
 
@@ -64,7 +65,7 @@ def _shorten(
 
     problem = task.problem
     answer = shortest_cycle(
-        problem.groups[0].id,
+        name_of(group.id for group in problem.groups),
         problem.jobs,
         task.hint,
         Effort(_share_s(request, index), request.seed, request.num_workers),

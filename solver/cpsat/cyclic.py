@@ -1,5 +1,6 @@
 """The shortest cycle in which one group serves each of its jobs once, with proof.
 
+The same for several groups that have jobs in common, and with them one cycle and one timeline.
 First the cycle length is minimised; then, among the timelines of that length, the weighted sum
 of the jobs' spans (first start to last end and wait), which lets an iteration end early.
 """
@@ -88,7 +89,7 @@ def shortest_cycle(
     effort: Effort,
     on_timeline: OnTimeline = lambda _: None,
 ) -> Answer:
-    """Minimise the cycle length of the jobs on one group.
+    """Minimise the cycle length of the jobs on one group, or on the groups that their ops name.
 
     `hint` is a valid timeline: nothing longer is looked at. `on_timeline` is told each better
     timeline as it is found.
@@ -126,7 +127,9 @@ def least_span(
 
 def _in_turn_ticks(jobs: tuple[Job, ...]) -> int:
     """One whole iteration after the other is a valid cycle; no longer one is worth a look."""
-    return sum(job.alone_ticks + max(op.switch_ticks for op in job.ops) for job in jobs)
+    return sum(op.duration_ticks + op.wait_ticks for job in jobs for op in job.ops) + sum(
+        max(op.switch_ticks for op in job.ops) for job in jobs
+    )
 
 
 def _tail(job: Job) -> int:
@@ -166,8 +169,9 @@ def _add_hint(model: cp_model.CpModel, variables: CyclicVariables, hint: Timelin
             anchor = begin // cycle if anchor is None else anchor
             model.add_hint(here.begin, begin % cycle)
             model.add_hint(here.start, begin + leads[key] - anchor * cycle)
-            if not isinstance(here.wraps, int):
-                model.add_hint(here.wraps, begin // cycle - anchor)
+            # The first literal follows from the others, and may be another one's negation.
+            for count, is_so in enumerate(here.wraps[1:], 1):
+                model.add_hint(is_so, count == begin // cycle - anchor)
             if here.is_kept is not None and not isinstance(here.lead, int):
                 model.add_hint(here.lead, leads[key])
                 model.add_hint(here.is_kept, leads[key] != here.op.switch_ticks)
@@ -175,15 +179,18 @@ def _add_hint(model: cp_model.CpModel, variables: CyclicVariables, hint: Timelin
 
 def _leads(variables: CyclicVariables, hint: Timeline) -> dict[tuple[str, str], int]:
     """Ticks each op occupies the group before it starts."""
-    ops = {(here.job.id, here.op.name): here.op for loop in variables.ops for here in loop}
+    every = {(here.job.id, here.op.name): here for loop in variables.ops for here in loop}
     leads = {}
-    for index, timing in enumerate(hint.timings):
-        before = hint.timings[index - 1]
-        op = ops[timing.job, timing.op]
+    last: dict[str | None, Timing] = {}
+    # Twice round the cycle: what comes before a group's first op is known by the second time.
+    for timing in (*hint.timings, *hint.timings):
+        op, group = every[timing.job, timing.op].op, every[timing.job, timing.op].group
+        before = last.get(group, timing)
+        last[group] = timing
         if before.job != timing.job or not op.switch_ticks:
             leads[timing.job, timing.op] = op.switch_ticks
         else:
-            end = before.start_ticks + ops[before.job, before.op].duration_ticks
+            end = before.start_ticks + every[before.job, before.op].op.duration_ticks
             leads[timing.job, timing.op] = (timing.start_ticks - end) % hint.cycle_ticks
     return leads
 

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from solver.cpsat.lines import Finished, read_answer_line, write_finished, write_request_line
+from solver.linked import joined
 from solver.plan import Plan, Timeline
 from solver.problem import Problem
 from solver.timeline import plan_of
@@ -20,10 +21,10 @@ from solver.timeline import plan_of
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """The jobs of one group, to be ordered there."""
+    """The jobs of one group, or of several that repeat one cycle together, to be ordered there."""
 
     problem: Problem
-    """One group and its jobs."""
+    """The groups and their jobs."""
     hint: Timeline | None
     """A valid timeline to improve, within the slowdown limits."""
 
@@ -133,4 +134,4 @@ def _wrap(problem: Problem, timeline: Timeline) -> dict[str, object]:
 
 
 def _unwrap(data: object) -> Timeline:
-    return Plan.from_json(data).timelines[0]
+    return joined(Plan.from_json(data).timelines)

@@ -1,4 +1,4 @@
-"""Decision variables of the cyclic timeline of one group."""
+"""Decision variables of a cyclic timeline: of one group, or of several with one cycle."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from ortools.sat.python import cp_model
 
+from solver.linked import places_of
 from solver.problem import Job, Op
 
 
@@ -21,8 +22,9 @@ class OpVariables:
     op: Op
     begin: cp_model.IntVar
     """Start of the occupation within the cycle, 0 ≤ begin < cycle."""
-    wraps: cp_model.IntVar | int
-    """Cycles since the one in which the job's first op begins: 0 or 1."""
+    wraps: tuple[cp_model.LiteralT, ...]
+    """Whether it begins no cycle after the one in which the job's first op begins, or one, …;
+    exactly one of them holds. Empty: none after."""
     lead: cp_model.IntVar | int
     """Ticks between `begin` and the start of the op."""
     is_kept: cp_model.IntVar | None
@@ -30,6 +32,8 @@ class OpVariables:
     where there is no switch to save."""
     start: cp_model.IntVar
     """Start of the op, counted from the cycle in which the job's first op begins."""
+    group: str | None
+    """Group it runs on; None: the only one there is."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,25 +46,46 @@ class CyclicVariables:
     ops: tuple[tuple[OpVariables, ...], ...]
     """Per job its ops, in the order of its loop."""
 
+    @property
+    def by_group(self) -> dict[str | None, list[list[OpVariables]]]:
+        """Group → the ops on it of each job that has some."""
+        found: dict[str | None, list[list[OpVariables]]] = {}
+        for loop in self.ops:
+            for group in dict.fromkeys(here.group for here in loop):
+                found.setdefault(group, []).append([h for h in loop if h.group == group])
+        return found
+
 
 def add_variables(
     model: cp_model.CpModel, jobs: tuple[Job, ...], shortest_ticks: int, longest_ticks: int
 ) -> CyclicVariables:
     """Variables for a cycle between two lengths."""
     cycle = model.new_int_var(shortest_ticks, longest_ticks, "cycle")
+    places = places_of(jobs)
     loops = []
     for job in jobs:
         loop = []
         for index, op in enumerate(job.ops):
             name = f"{job.id}/{op.name}"
             begin = model.new_int_var(0, longest_ticks - 1, f"begin {name}")
-            start = model.new_int_var(0, 3 * longest_ticks, f"start {name}")
-            wraps = 0 if index == 0 else model.new_bool_var(f"wraps {name}")
+            start = model.new_int_var(0, (3 + job.staleness) * longest_ticks, f"start {name}")
+            wraps = _wraps(model, job, name) if index else ()
+            group = places[job.id, op.name]
             if op.switch_ticks:
                 lead = model.new_int_var(0, longest_ticks, f"lead {name}")
                 kept = model.new_bool_var(f"kept {name}")
-                loop.append(OpVariables(job, op, begin, wraps, lead, kept, start))
+                loop.append(OpVariables(job, op, begin, wraps, lead, kept, start, group))
             else:
-                loop.append(OpVariables(job, op, begin, wraps, 0, None, start))
+                loop.append(OpVariables(job, op, begin, wraps, 0, None, start, group))
         loops.append(tuple(loop))
     return CyclicVariables(cycle, longest_ticks, tuple(loops))
+
+
+def _wraps(model: cp_model.CpModel, job: Job, name: str) -> tuple[cp_model.LiteralT, ...]:
+    """Literals of the cycles that may lie between a job's first op and another one."""
+    if not job.staleness:
+        is_later = model.new_bool_var(f"wraps {name}")
+        return ~is_later, is_later
+    later = tuple(model.new_bool_var(f"wraps {name} {n}") for n in range(2 + job.staleness))
+    model.add_exactly_one(later)
+    return later

@@ -114,6 +114,9 @@ class DispatchPlan:
 
     orders: Mapping[str, tuple[Slot, ...]] = field(default_factory=dict)
     """Group → cyclic order."""
+    alone_ticks: Mapping[str, int] = field(default_factory=dict)
+    """Job → length of its cycle alone, where that is not the sum of its slots: part of it runs
+    ahead."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -38,6 +38,7 @@ class PlanIndex:
                 (chain,) = by_group.values()
                 for slot, following in zip(chain, [*chain[1:], chain[0]], strict=True):
                     self._next_op[job, slot.op] = following.op
+        alone |= self.plan.alone_ticks
         loads = {
             group: sum(slot.duration_ticks for slot in order)
             for group, order in self.plan.orders.items()

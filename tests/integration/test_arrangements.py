@@ -58,6 +58,8 @@ def test_a_split_job_ends_with_the_weights_it_has_on_one_group(
     run = two_groups.submit(small_job("split", arrangement="split", groups=SPLIT, **settings))
     assert run.result(TIMEOUT_S).group == "group-0+group-1"
     assert groups_by_phase(two_groups, "split") == {"rollout": {"group-1"}, "train": {"group-0"}}
+    plans = [plan for plan in two_groups.plan()["history"] if "split" in plan["placement"]]
+    assert any(plan["verified"] and plan["cycles"]["split"]["predicted_s"] for plan in plans)
     assert run.export(tmp_path / "split") == alone(small_job, "plain", **settings)
 
 

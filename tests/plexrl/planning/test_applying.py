@@ -8,7 +8,7 @@ import solver
 from plexrl.errors import JobError
 from plexrl.planning.config import PlanningConfig
 from plexrl.planning.planner import GroupFacts, PlannedJob, Planner
-from plexrl.planning.proposals import build_problem
+from plexrl.planning.problems import build_problem
 
 HINTS = (("roll", 0.3, 0.2), ("train", 0.1, 0.02))
 
@@ -36,7 +36,8 @@ def test_a_plan_made_for_other_lengths_serves_with_those_measured(planner):
     proposal = planner.applied(offline(), ["a", "b"], 1.0)
     assert proposal.plan.placement == {"a": "g", "b": "g"}
     assert proposal.is_verified
-    assert solver.verify(build_problem(proposal.request), proposal.plan).is_valid
+    problem = build_problem(proposal.request.jobs, proposal.request.groups)
+    assert solver.verify(problem, proposal.plan).is_valid
     planner.adopt(proposal, 1.0)
     assert planner.status().status == "applied"
     assert {entry.split(":")[0] for entry in planner.status().order["g"]} == {"a", "b"}

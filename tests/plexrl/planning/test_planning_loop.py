@@ -10,7 +10,8 @@ import solver
 from plexrl.errors import ConfigError, JobError
 from plexrl.planning.config import PlanningConfig
 from plexrl.planning.planner import GroupFacts, PlannedJob, Planner, solve
-from plexrl.planning.proposals import Proposal, build_problem
+from plexrl.planning.problems import build_problem
+from plexrl.planning.proposals import Proposal
 from solver.dispatch.arbiter import Arbiter
 from solver.dispatch.events import DispatchPlan, PlanAdopted
 from solver.simulate import SimJob, SimOp, simulate
@@ -306,7 +307,8 @@ def test_a_plan_that_fails_the_check_does_not_serve(monkeypatch):
 
 def test_weights_and_limits_reach_the_problem():
     planner = planner_with(job("a", weight=2.5, slowdown_limit=1.25, memory_bytes=7))
-    problem = build_problem(planner.request("first plan", 0.0))
+    request = planner.request("first plan", 0.0)
+    problem = build_problem(request.jobs, request.groups)
     assert problem.job("a").weight == 2500
     assert problem.job("a").slowdown_limit_permille == 1250
     assert problem.job("a").memory_bytes == 7

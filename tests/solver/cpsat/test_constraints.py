@@ -1,5 +1,7 @@
 """Each rule of the cyclic timeline alone: one timeline it lets through, one it does not."""
 
+from dataclasses import replace
+
 from ortools.sat.python import cp_model
 
 from solver.cpsat import constraints
@@ -115,3 +117,53 @@ def test_no_cycle_exceeds_a_slowdown_limit():
     free = _starts(0)
     assert _status(constraints.add_slowdown_limits, (job("a", (50, 0, 0), limit=2000),), free)
     assert not _status(constraints.add_slowdown_limits, (job("a", (50, 0, 0), limit=1999),), free)
+
+
+def _over_two_groups(*jobs):
+    """Jobs of two ops, the first of which runs on another group than the second."""
+    return tuple(
+        replace(
+            entry,
+            ops=(replace(entry.ops[0], group="h"), *entry.ops[1:]),
+            pinned_group="g",
+        )
+        for entry in jobs
+    )
+
+
+def test_groups_with_one_cycle_serve_one_op_each_at_a_time():
+    jobs = _over_two_groups(job("a", (30, 0, 0), (30, 0, 0)), job("b", (30, 0, 0), (30, 0, 0)))
+    assert _status(constraints.add_exclusivity, jobs, _starts(0, 40, 30, 70))
+    assert not _status(constraints.add_exclusivity, jobs, _starts(0, 40, 29, 70))
+    assert _status(constraints.add_load, jobs, _starts(0, 40, 30, 70))
+
+
+def test_the_load_of_each_group_fits_into_the_cycle():
+    heavy = (job("a", (30, 0, 0), (60, 0, 0)), job("b", (30, 0, 0), (41, 0, 0)))
+    assert not _status(constraints.add_load, _over_two_groups(*heavy), _starts(0, 30, 30, 0))
+
+
+def test_a_group_is_kept_since_the_jobs_previous_op_there():
+    jobs = _over_two_groups(job("a", (10, 0, 7), (10, 0, 7)))
+
+    def fix(lead):
+        def fixed(model, loops):
+            model.add(loops[0][0].start == 95)
+            model.add(loops[0][0].lead == lead)
+            model.add(loops[0][0].is_kept == 1)
+
+        return fixed
+
+    # From the end of its own last lease, a cycle before.
+    assert _status(constraints.add_switches, jobs, fix(90))
+    assert not _status(constraints.add_switches, jobs, fix(7))
+
+
+def test_ops_that_run_ahead_are_tied_to_an_earlier_pass():
+    (entry,) = _over_two_groups(job("a", (60, 20, 0), (90, 0, 0)))
+    stale = (replace(entry, ahead_ops=1, staleness=1),)
+    assert not _status(constraints.add_precedence, (entry,), _starts(0, 80))
+    assert _status(constraints.add_precedence, stale, _starts(0, 110))
+    assert not _status(constraints.add_precedence, stale, _starts(0, 111))
+    long = (replace(stale[0], ops=(stale[0].ops[0], replace(stale[0].ops[1], duration_ticks=101))),)
+    assert not _status(constraints.add_precedence, long, _starts(0, 90))

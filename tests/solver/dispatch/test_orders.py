@@ -32,3 +32,13 @@ def test_groups_of_one_job_share_a_cycle():
     )
     assert (plan.float_ticks("a"), plan.float_ticks("b")) == (0, 100)
     assert (plan.spare_ticks("rollouts"), plan.spare_ticks("training")) == (30, 80)
+
+
+def test_a_job_that_runs_ahead_is_as_long_as_its_cycle_alone():
+    orders = {
+        "rollouts": (slot("a", 100, op="rollout"),),
+        "training": (slot("a", 80, op="train"), slot("b", 20, 10)),
+    }
+    plan = PlanIndex(DispatchPlan(orders, {"a": 100}))
+    assert (plan.float_ticks("a"), plan.float_ticks("b")) == (0, 70)
+    assert (plan.spare_ticks("rollouts"), plan.spare_ticks("training")) == (0, 0)
