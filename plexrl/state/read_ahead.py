@@ -44,9 +44,12 @@ class ReadAhead:
         while (work := self._take()) is not None:
             try:
                 self._host.load(*work, pin=False)
-            except StateError as error:
+            except Exception as error:  # noqa: BLE001  the thread outlives whatever a read raises
+                is_known = isinstance(error, StateError)
                 with self._host.condition:
-                    self._host.last_error = str(error)
+                    self._host.last_error = (
+                        str(error) if is_known else f"reading {work[0]} raised {error!r}"
+                    )
 
     def _take(self) -> tuple[StateRef, Arena] | None:
         host = self._host

@@ -12,7 +12,9 @@ from plexrl.core.layout import DTYPE_BYTES, StateLayout, TensorSlot
 from plexrl.core.states import Manifest, StateRef
 from plexrl.errors import StateError
 
-_NUMPY_DTYPES = {"bfloat16": "uint16", "float8_e4m3fn": "uint8", "float8_e5m2": "uint8"}
+_NUMPY_DTYPES = {"bfloat16": "uint16"} | {
+    dtype: "uint8" for dtype in DTYPE_BYTES if dtype.startswith("float8_")
+}
 """Torch dtypes that numpy lacks → the unsigned integers that hold their bytes."""
 
 Index = tuple[slice, ...]

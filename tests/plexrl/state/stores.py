@@ -17,6 +17,7 @@ class HeldStore:
         self.is_reading = Event()
         self.failures = Semaphore(0)
         self.num_failures_left = 0
+        self.read_error = None
 
     def __getattr__(self, name):
         return getattr(self._store, name)
@@ -37,4 +38,7 @@ class HeldStore:
     def read(self, ref, into):
         self.is_reading.set()
         assert self.may_read.wait(60)
+        if self.read_error is not None:
+            error, self.read_error = self.read_error, None
+            raise error
         return self._store.read(ref, into)

@@ -24,6 +24,8 @@ def tensors():
         "half": torch.randn(3, 2, generator=generator).bfloat16(),
         "eight": torch.randn(4, generator=generator).to(torch.float8_e4m3fn),
         "count": torch.tensor(7),
+        "packed": torch.tensor([1, 65535], dtype=torch.uint16),
+        "ids": torch.tensor([4294967295], dtype=torch.uint32),
         "none": torch.empty(0, 3),
     }
 

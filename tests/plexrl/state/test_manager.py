@@ -5,6 +5,7 @@ from threading import Thread
 
 import pytest
 
+from plexrl.core.residency import Residence
 from plexrl.core.states import StateRef, Tier
 from plexrl.errors import (
     IntegrityError,
@@ -322,6 +323,30 @@ def test_a_prefetch_never_drives_out_what_is_used_sooner(open_manager, make, hel
     manager.set_next_use([("a", "actor"), ("b", "actor")])
     assert held.is_reading.wait(60)
     assert use(manager, ref_of("a", 0)) is Tier.HOST
+
+
+def test_a_read_that_breaks_in_the_background_shows_and_leaves_the_next_prefetch(
+    open_manager, make, held
+):
+    manager = open_manager(2)
+    for job in "abc":
+        make(manager, ref_of(job, 0))
+    manager.flush(60)
+    manager.set_next_use([("a", "actor"), ("b", "actor"), ("c", "actor")])
+    held.read_error = RuntimeError("can't start new thread")
+    host = manager._host
+    manager.prefetch(ref_of("a", 0))
+    assert held.is_reading.wait(60)
+    with host.condition:
+        failed = host.condition.wait_for(
+            lambda: host.table.row(ref_of("a", 0)).residence is Residence.STORED, 60
+        )
+        held.is_reading.clear()
+    assert failed
+    manager.prefetch(ref_of("a", 0))
+    assert held.is_reading.wait(60)
+    assert use(manager, ref_of("a", 0)) is Tier.HOST
+    assert "reading a/actor@0 raised" in manager.store_use().error
 
 
 def test_a_prefetch_of_nothing_is_a_hint_that_shows_as_error(open_manager):
