@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
@@ -25,7 +24,7 @@ from plexrl.core.states import Manifest, StateRef
 from plexrl.state import files
 from plexrl.state.arena import Arena
 from plexrl.state.checksums import digest_of
-from plexrl.state.draining import NUM_THREADS, for_all
+from plexrl.state.draining import Partner, for_all
 from plexrl.state.geometry import ChunkSpan, array_spans
 from plexrl.state.zarr_store import ZarrStore
 
@@ -169,6 +168,9 @@ class Unchecked:
 
     name = "unchecked"
 
+    def __init__(self) -> None:
+        self._partner = Partner("unchecked")
+
     def write(self, folder: Path, state: BenchState, *, durable: bool) -> None:
         """Write all tensors."""
 
@@ -192,10 +194,9 @@ class Unchecked:
 
         self._for_all(state, move)
 
-    @staticmethod
-    def _for_all(state: BenchState, move: Callable[[ChunkSpan], None]) -> None:
-        with ThreadPoolExecutor(NUM_THREADS - 1) as executor:
-            for_all(executor, move, [[c] for s in array_spans(state.layout) for c in s.chunks()])
+    def _for_all(self, state: BenchState, move: Callable[[ChunkSpan], None]) -> None:
+        chunks = [[c] for s in array_spans(state.layout) for c in s.chunks()]
+        for_all(self._partner, move, chunks)
 
 
 class Safetensors:

@@ -5,9 +5,9 @@ from __future__ import annotations
 import errno
 import os
 import shutil
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from pathlib import Path
+from types import TracebackType
 
 from plexrl.errors import StoreAwayError, StoreError
 
@@ -43,15 +43,33 @@ _MAY_PASS = frozenset(
 """What somebody can repair while jobs wait: the store is the same afterwards."""
 
 
-@contextmanager
-def disk_errors(action: str, path: Path) -> Iterator[None]:
+class _DiskErrors:
+    """See `disk_errors`."""
+
+    __slots__ = ("_action", "_path")
+
+    def __init__(self, action: str, path: Path | str):
+        self._action = action
+        self._path = path
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        if isinstance(error, OSError):
+            remedy = _REMEDIES.get(error.errno or 0, f"{error.strerror or error}")
+            told = StoreAwayError if error.errno in _MAY_PASS else StoreError
+            raise told(f"cannot {self._action} {self._path}: {remedy}") from error
+
+
+def disk_errors(action: str, path: Path | str) -> _DiskErrors:
     """Turn an `OSError` inside the block into one `StoreError` that says what to do."""
-    try:
-        yield
-    except OSError as error:
-        remedy = _REMEDIES.get(error.errno or 0, f"{error.strerror or error}")
-        kind = StoreAwayError if error.errno in _MAY_PASS else StoreError
-        raise kind(f"cannot {action} {path}: {remedy}") from error
+    return _DiskErrors(action, path)
 
 
 def write_at(fd: int, buffers: Sequence[bytes | memoryview], offset: int) -> int:
@@ -88,8 +106,11 @@ def read_file(name: str, folder_fd: int) -> bytes:
     """
     fd = os.open(name, os.O_RDONLY, dir_fd=folder_fd)
     try:
-        content = memoryview(bytearray(os.fstat(fd).st_size))
-        return bytes(content[: read_at(fd, [content], 0)])
+        nbytes = os.fstat(fd).st_size
+        content = os.read(fd, nbytes)
+        while len(content) < nbytes and (more := os.read(fd, nbytes - len(content))):
+            content += more
+        return content
     finally:
         os.close(fd)
 

@@ -134,6 +134,7 @@ class StoreFolder:
 
     def __init__(self, root: Path, *, read_only: bool, shared: bool, durable: bool):
         self.root = root
+        self._prefix = os.path.join(root, "")  # noqa: PTH118 - what `Path` lacks: a slash at the end
         self.read_only = read_only
         self._shared = shared
         self._durable = durable
@@ -224,10 +225,14 @@ class StoreFolder:
         """Folder of a model's versions."""
         return self.root.joinpath(name_to_path(job), name_to_path(model))
 
+    def version_path(self, ref: StateRef) -> str:
+        """Path of a version's folder."""
+        job, model = name_to_path(ref.job), name_to_path(ref.model)
+        return f"{self._prefix}{job}/{model}/v{ref.version:08d}"
+
     def version_folder(self, ref: StateRef) -> Path:
         """Folder of a version."""
-        names = name_to_path(ref.job), name_to_path(ref.model)
-        return self.root.joinpath(*names, f"v{ref.version:08d}")
+        return Path(self.version_path(ref))
 
     def aside(self, ref: StateRef, prefix: str) -> Path:
         """A free path beside the version's folder, hidden from listings."""

@@ -8,7 +8,6 @@ what the other wrote. Without root document a version does not exist.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from types import TracebackType
 from urllib.parse import unquote
@@ -17,7 +16,7 @@ from plexrl.core.states import Manifest, StateRef
 from plexrl.errors import IntegrityError, StateError
 from plexrl.state.buckets import Bucket
 from plexrl.state.claims import Claims
-from plexrl.state.draining import NUM_THREADS
+from plexrl.state.draining import Partner
 from plexrl.state.folder import QUARANTINE, VERSION_NAME, name_to_path
 from plexrl.state.geometry import CHUNK_BYTES
 from plexrl.state.partial import Range
@@ -76,7 +75,7 @@ class ObjectStore:
         self._read_only = read_only
         self._claims = Claims(self._bucket, holder, read_only=read_only)
         self._chunk_bytes = chunk_bytes
-        self._executor = ThreadPoolExecutor(NUM_THREADS - 1, "plexrl-store")
+        self._partner = Partner("plexrl-store")
         self.num_damaged = 0
         """Versions found damaged so far."""
 
@@ -98,7 +97,7 @@ class ObjectStore:
 
     def close(self) -> None:
         """End the claims and the threads."""
-        self._executor.shutdown()
+        self._partner.close()
         self._claims.release_all()
 
     def write(self, manifest: Manifest, view: memoryview) -> int:
@@ -111,7 +110,7 @@ class ObjectStore:
             return 0
         try:
             return write_objects(
-                self._bucket, _folder(ref), manifest, view, self._chunk_bytes, self._executor
+                self._bucket, _folder(ref), manifest, view, self._chunk_bytes, self._partner
             )
         except FileExistsError:
             check_same(self, manifest)
@@ -154,14 +153,14 @@ class ObjectStore:
     def _fetch(self, record: VersionRecord, into: memoryview) -> None:
         """Read and verify the bytes of a version."""
         folder = _folder(record.manifest.ref)
-        read_objects(self._bucket, folder, record, into, self._executor)
+        read_objects(self._bucket, folder, record, into, self._partner)
 
     def read_ranges(self, ref: StateRef, ranges: Sequence[Range], into: memoryview) -> int:
         """Read byte ranges of a version one behind the other into a buffer, and verify them."""
         try:
             record = self._record(ref)
             return read_object_ranges(
-                self._bucket, _folder(ref), record, ranges, into, self._executor
+                self._bucket, _folder(ref), record, ranges, into, self._partner
             )
         except IntegrityError as error:
             raise self._quarantine(ref, error) from error

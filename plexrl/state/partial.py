@@ -9,13 +9,12 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import Executor
 from dataclasses import dataclass
 from threading import local
 
 from plexrl.errors import IntegrityError, StateError
 from plexrl.state.checksums import GRAIN_BYTES, checksum_of_grains, crc32c
-from plexrl.state.draining import for_all
+from plexrl.state.draining import Partner, for_all
 from plexrl.state.geometry import ChunkSpan
 from plexrl.state.record import VersionRecord
 
@@ -160,7 +159,7 @@ class _Reading:
         self._record = record
         self._into = into
         self._read = read
-        self._chunks = record.chunks()
+        self._chunks = record.chunks
         self._starts = [chunk.start for chunk in self._chunks]
 
     def stretch(self, stretch: Stretch) -> int:
@@ -215,7 +214,7 @@ def read_verified(
     record: VersionRecord,
     ranges: Sequence[Range],
     into: memoryview,
-    executor: Executor,
+    partner: Partner,
     read: ReadChunk,
 ) -> int:
     """Read byte ranges of a version one behind the other into a buffer, and verify them.
@@ -240,4 +239,4 @@ def read_verified(
     nbytes = record.manifest.layout.nbytes
     check_ranges(ranges, nbytes, len(into))
     reading = _Reading(record, into, read)
-    return sum(for_all(executor, reading.stretch, [stretches(ranges, nbytes)]))
+    return sum(for_all(partner, reading.stretch, [stretches(ranges, nbytes)]))

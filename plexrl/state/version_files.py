@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import Executor
 from contextlib import contextmanager
-from itertools import chain, islice
+from itertools import chain, repeat
 from pathlib import Path
 from threading import Lock
 
@@ -23,7 +22,7 @@ from plexrl.state.checksums import (
     pieces,
     trailer,
 )
-from plexrl.state.draining import for_all
+from plexrl.state.draining import Call, Partner, for_all
 from plexrl.state.geometry import CRC_BYTES, ArraySpan, ChunkSpan, all_chunks, zarr_documents
 from plexrl.state.partial import Range, read_verified
 from plexrl.state.record import VersionRecord, record_from_document, record_to_document
@@ -32,7 +31,9 @@ ROOT_DOCUMENT = "zarr.json"
 BLOCK_BYTES = 1 << 20
 """Written at once: in the processor's cache when the system copies what was checksummed."""
 READ_BYTES = 2 << 20
-"""Read at once: in the processor's cache when it is verified."""
+"""Read at once: nearly in the processor's cache when it is verified, and few calls."""
+_LAST_READS = READ_BYTES // 4 * 3, READ_BYTES // 4
+"""The last reads of a chunk are smaller: whoever is done first takes the last one of the other."""
 
 
 class _ChunkWrite:
@@ -100,7 +101,7 @@ def _write_chunks(
     folder: Path,
     view: memoryview,
     chunks: Sequence[ChunkSpan],
-    executor: Executor,
+    partner: Partner,
     *,
     durable: bool,
     are_there: bool,
@@ -114,7 +115,7 @@ def _write_chunks(
 
     lanes = [[(each, start, stop) for start, stop in each.blocks()] for each in writes]
     try:
-        parts = chain.from_iterable(for_all(executor, write, lanes))
+        parts = chain.from_iterable(for_all(partner, write, lanes))
     finally:
         for each in writes:
             each.close()
@@ -126,7 +127,7 @@ def write_version(
     manifest: Manifest,
     view: memoryview,
     spans: tuple[ArraySpan, ...],
-    executor: Executor,
+    partner: Partner,
     *,
     durable: bool,
     spare: Path | None,
@@ -158,7 +159,7 @@ def write_version(
     _make_arrays(folder, spans, spare)
     chunks = all_chunks(spans)
     grains, checksums = _write_chunks(
-        folder, view, chunks, executor, durable=durable, are_there=spare is not None
+        folder, view, chunks, partner, durable=durable, are_there=spare is not None
     )
     found = digest_of_grains(grains, len(view))
     if found != manifest.digest:
@@ -250,16 +251,86 @@ def check_tail(chunk: ChunkSpan, checksum: int, tail: memoryview) -> None:
         raise IntegrityError(f"chunk {chunk.key} does not match its checksum (behind its bytes)")
 
 
-def _read_blocks(chunk: ChunkSpan) -> list[tuple[int, int]]:
-    """Byte ranges to be read, in order; all but the first of one length.
+class _ChunkRead:
+    """One chunk object being read; verified with the last of its blocks."""
 
-    So that their checksums are combined with the tables of that length alone.
-    """
-    stops = range(chunk.stop, chunk.start, -READ_BYTES)
-    return [(max(chunk.start, stop - READ_BYTES), stop) for stop in reversed(stops)]
+    __slots__ = (
+        "_checksum",
+        "_chunk",
+        "_fd",
+        "_folder_fd",
+        "_lock",
+        "_num_left",
+        "_parts",
+        "is_verified",
+    )
+
+    def __init__(self, folder_fd: int, chunk: ChunkSpan, checksum: int):
+        self._chunk = chunk
+        self._checksum = checksum
+        self._folder_fd = folder_fd
+        self._fd: int | None = None
+        self._lock = Lock()
+        self._parts: list[Piece] = []
+        self._num_left = 0
+        self.is_verified = False
+        """Whether every block was read, and found to be as it was written."""
+
+    def blocks(self) -> list[tuple[_ChunkRead, int, int]]:
+        """Byte ranges to be read, in order, each behind what reads it.
+
+        All but the first have one of three lengths, for which there are tables to combine
+        their checksums.
+        """
+        start, stop = self._chunk.start, self._chunk.stop
+        found = []
+        for nbytes in chain(reversed(_LAST_READS), repeat(READ_BYTES)):
+            is_first = stop - start < nbytes * 3 // 2
+            found.append((self, start if is_first else stop - nbytes, stop))
+            if is_first:
+                break
+            stop -= nbytes
+        self._num_left = len(found)
+        return found[::-1]
+
+    def read(self, view: memoryview, start: int, stop: int) -> None:
+        """Read one block, from whichever thread.
+
+        Raises
+        ------
+        IntegrityError
+            The chunk is missing, has another size or other bytes than were written.
+        """
+        chunk = self._chunk
+        with self._lock:
+            if self._fd is None:
+                self._fd = _open_chunk(self._folder_fd, chunk)
+        block = view[start:stop]
+        tail = memoryview(bytearray(chunk.pad_bytes + CRC_BYTES if stop == chunk.stop else 0))
+        num_read = files.read_at(self._fd, [block, tail], start - chunk.start)
+        if num_read != len(block) + len(tail):
+            raise IntegrityError(f"chunk {chunk.key} is shorter than written")
+        if tail:
+            check_tail(chunk, self._checksum, tail)
+        part = start, stop - start, crc32c(block)
+        with self._lock:
+            self._parts.append(part)
+            self._num_left -= 1
+            is_last = self._num_left == 0
+        if is_last:
+            self.close()
+            if chunk_checksum(self._parts, bytes(chunk.pad_bytes)) != self._checksum:
+                raise IntegrityError(f"chunk {chunk.key} does not match its checksum")
+            self.is_verified = True
+
+    def close(self) -> None:
+        """Close the file, complete or not."""
+        fd, self._fd = self._fd, None
+        if fd is not None:
+            os.close(fd)
 
 
-def read_bytes(folder_fd: int, record: VersionRecord, view: memoryview, executor: Executor) -> None:
+def read_bytes(folder_fd: int, record: VersionRecord, view: memoryview, call: Call) -> None:
     """Read the bytes of a version into a buffer, and verify every one of them.
 
     Raises
@@ -268,25 +339,21 @@ def read_bytes(folder_fd: int, record: VersionRecord, view: memoryview, executor
         A chunk is missing, has another size or other bytes than were written. The buffer
         then holds anything.
     """
-    expected = list(zip(record.chunks(), record.checksums, strict=True))
-    with opened_chunks(folder_fd) as descriptor:
+    reads = [
+        _ChunkRead(folder_fd, chunk, checksum)
+        for chunk, checksum in zip(record.chunks, record.checksums, strict=True)
+    ]
 
-        def read(item: tuple[ChunkSpan, int, int, int]) -> Piece:
-            chunk, checksum, start, stop = item
-            block = view[start:stop]
-            tail = memoryview(bytearray(chunk.pad_bytes + CRC_BYTES if stop == chunk.stop else 0))
-            num_read = files.read_at(descriptor(chunk), [block, tail], start - chunk.start)
-            if num_read != len(block) + len(tail):
-                raise IntegrityError(f"chunk {chunk.key} is shorter than written")
-            if tail:
-                check_tail(chunk, checksum, tail)
-            return start, stop - start, crc32c(block)
+    def read(item: tuple[_ChunkRead, int, int]) -> None:
+        chunk_read, start, stop = item
+        chunk_read.read(view, start, stop)
 
-        lanes = [[(*pair, *block) for block in _read_blocks(pair[0])] for pair in expected]
-        parts = iter(sorted(for_all(executor, read, lanes)))
-    for (chunk, checksum), lane in zip(expected, lanes, strict=True):
-        if chunk_checksum(islice(parts, len(lane)), bytes(chunk.pad_bytes)) != checksum:
-            raise IntegrityError(f"chunk {chunk.key} does not match its checksum")
+    try:
+        call.for_all(read, [each.blocks() for each in reads])
+    finally:
+        for each in reads:
+            each.close()
+    assert all(each.is_verified for each in reads)
 
 
 def read_ranges(
@@ -294,7 +361,7 @@ def read_ranges(
     record: VersionRecord,
     ranges: Sequence[Range],
     into: memoryview,
-    executor: Executor,
+    partner: Partner,
 ) -> int:
     """`plexrl.state.partial.read_verified` from the folder of a version."""
     with opened_chunks(folder_fd) as descriptor:
@@ -302,4 +369,4 @@ def read_ranges(
         def read(chunk: ChunkSpan, buffers: Sequence[memoryview], offset: int) -> int:
             return files.read_at(descriptor(chunk), buffers, offset)
 
-        return read_verified(record, ranges, into, executor, read)
+        return read_verified(record, ranges, into, partner, read)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Sequence
-from concurrent.futures import Executor
 from dataclasses import replace
 from functools import partial
 from itertools import chain
@@ -21,7 +20,7 @@ from plexrl.state.checksums import (
     measured,
     trailer,
 )
-from plexrl.state.draining import for_all
+from plexrl.state.draining import Partner, for_all
 from plexrl.state.geometry import CRC_BYTES, ChunkSpan, all_chunks, array_spans, zarr_documents
 from plexrl.state.partial import Range, read_verified
 from plexrl.state.record import VersionRecord, record_to_document
@@ -46,7 +45,7 @@ def write_objects(
     manifest: Manifest,
     view: memoryview,
     chunk_bytes: int,
-    executor: Executor,
+    partner: Partner,
 ) -> int:
     """Write a version below a prefix, under a name of this attempt; visible with the last step.
 
@@ -72,7 +71,7 @@ def write_objects(
 
     put = partial(_put_chunk, bucket, folder, view)
     chunks = all_chunks(spans)
-    written = sorted(for_all(executor, put, [chunks]))
+    written = sorted(for_all(partner, put, [chunks]))
     grains = folded(chain.from_iterable(parts for _, _, parts in written))
     if digest_of_grains(grains, len(view)) != manifest.digest:
         bucket.delete(bucket.keys(f"{folder}/{attempt}/"))
@@ -94,7 +93,7 @@ def write_objects(
 
 
 def read_objects(
-    bucket: Bucket, folder: str, record: VersionRecord, into: memoryview, executor: Executor
+    bucket: Bucket, folder: str, record: VersionRecord, into: memoryview, partner: Partner
 ) -> None:
     """Read the bytes of a version into a buffer, and verify every one of them.
 
@@ -122,7 +121,7 @@ def read_objects(
             raise IntegrityError(f"chunk {chunk.key} does not match its checksum")
         into[chunk.start : chunk.stop] = content[:nbytes]
 
-    for_all(executor, get, [zip(record.chunks(), record.checksums, strict=True)])
+    for_all(partner, get, [zip(record.chunks, record.checksums, strict=True)])
 
 
 def read_object_ranges(
@@ -131,7 +130,7 @@ def read_object_ranges(
     record: VersionRecord,
     ranges: Sequence[Range],
     into: memoryview,
-    executor: Executor,
+    partner: Partner,
 ) -> int:
     """`plexrl.state.partial.read_verified` from objects below a prefix."""
 
@@ -147,4 +146,4 @@ def read_object_ranges(
             left = left[len(buffer) :]
         return len(found)
 
-    return read_verified(record, ranges, into, executor, read)
+    return read_verified(record, ranges, into, partner, read)

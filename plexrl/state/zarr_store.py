@@ -10,7 +10,6 @@ from __future__ import annotations
 import fcntl
 import os
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
@@ -20,7 +19,7 @@ from types import TracebackType
 from plexrl.core.states import Manifest, StateRef
 from plexrl.errors import IntegrityError, StateError
 from plexrl.state import files
-from plexrl.state.draining import NUM_THREADS
+from plexrl.state.draining import Partner
 from plexrl.state.folder import QUARANTINE, TRASH, StoreFolder
 from plexrl.state.geometry import CHUNK_BYTES, ArraySpan, array_spans
 from plexrl.state.partial import Range
@@ -101,7 +100,7 @@ class ZarrStore:
         self._durable = durable
         self._chunk_bytes = chunk_bytes
         self._folder = StoreFolder(self._root, read_only=read_only, shared=shared, durable=durable)
-        self._executor = ThreadPoolExecutor(NUM_THREADS - 1, "plexrl-store")
+        self._partner = Partner("plexrl-store")
         self._changes = Lock()
         self._spares = Spares()
         self.num_damaged = 0
@@ -125,7 +124,7 @@ class ZarrStore:
 
     def close(self) -> None:
         """End the claim and the threads."""
-        self._executor.shutdown()
+        self._partner.close()
         with suppress(OSError):
             # What cannot be removed is swept by the next one who claims the job.
             self._spares.drop()
@@ -177,7 +176,7 @@ class ZarrStore:
                         manifest,
                         view,
                         spans,
-                        self._executor,
+                        self._partner,
                         durable=self._durable,
                         spare=spare,
                     )
@@ -197,10 +196,10 @@ class ZarrStore:
     @contextmanager
     def _opened(self, ref: StateRef) -> Iterator[int]:
         """Descriptor of the version's folder, which nobody deletes while it is open."""
-        folder = self._folder.version_folder(ref)
-        with files.disk_errors(f"read {ref} from", folder):
+        path = self._folder.version_path(ref)
+        with files.disk_errors(f"read {ref} from", path):
             try:
-                fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+                fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
             except FileNotFoundError:
                 raise self._missing(ref) from None
             try:
@@ -232,11 +231,12 @@ class ZarrStore:
         StoreError
             There is no such version, or the disk refuses.
         """
-        with self._opened(ref) as fd:
+        # The other thread wakes up while this one learns what there is to read.
+        with self._partner.call() as call, self._opened(ref) as fd:
             try:
                 record = self._record(ref, fd)
                 check_buffer(record.manifest, into)
-                read_bytes(fd, record, into, self._executor)
+                read_bytes(fd, record, into, call)
             except IntegrityError as error:
                 raise self._quarantine(ref, error) from error
             return record.manifest
@@ -261,7 +261,7 @@ class ZarrStore:
         """
         with self._opened(ref) as fd:
             try:
-                return read_ranges(fd, self._record(ref, fd), ranges, into, self._executor)
+                return read_ranges(fd, self._record(ref, fd), ranges, into, self._partner)
             except IntegrityError as error:
                 raise self._quarantine(ref, error) from error
 
@@ -420,9 +420,9 @@ class ZarrStore:
         return tuple(map(self._check_one, all_versions(self) if ref is None else [ref]))
 
     def _check_one(self, ref: StateRef) -> Finding:
-        with self._opened(ref) as fd:
+        with self._partner.call() as call, self._opened(ref) as fd:
             return examine(
                 ref,
                 lambda: self._record(ref, fd),
-                lambda record, view: read_bytes(fd, record, view, self._executor),
+                lambda record, view: read_bytes(fd, record, view, call),
             )

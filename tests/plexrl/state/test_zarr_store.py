@@ -9,6 +9,7 @@ import zarr
 from plexrl.core.layout import DTYPE_BYTES, pack
 from plexrl.core.states import Manifest, StateRef
 from plexrl.errors import IntegrityError, StateError, StoreError
+from plexrl.state import record
 from plexrl.state.arena import Arena
 from plexrl.state.checksums import GRAIN_BYTES, digest_of
 from plexrl.state.geometry import array_spans
@@ -75,6 +76,37 @@ def test_chunks_and_grains_need_not_match(tmp_path, chunk_bytes):
     for span in array_spans(layout, chunk_bytes):
         found = group[span.name][:]
         assert np.array_equal(found, data[span.start : span.start + span.nbytes])
+
+
+@pytest.mark.parametrize("num_bytes", [1, (3 << 18) - 1, 3 << 18, 1 << 20, 3 << 20, (9 << 20) + 5])
+def test_every_byte_is_read_once_and_verified_however_a_chunk_is_cut(tmp_path, num_bytes):
+    layout = pack([("w", "weights", "uint8", (num_bytes,))])
+    view = memoryview(np.random.default_rng(2).bytes(layout.nbytes))
+    manifest = Manifest(StateRef("j", "m", 0), layout, digest_of(view), 0, 0, 0, 0)
+    for position in (0, num_bytes // 2, num_bytes - 1):
+        with ZarrStore(tmp_path / str(position), durable=False, chunk_bytes=4 << 20) as store:
+            store.write(manifest, view)
+            into = memoryview(bytearray(layout.nbytes))
+            store.read(manifest.ref, into)
+            assert into == view
+            (span,) = array_spans(layout, 4 << 20)
+            flip(
+                version_folder(store, manifest.ref) / f"weights/c.{position // span.chunk_bytes}",
+                position % span.chunk_bytes,
+            )
+            with pytest.raises(IntegrityError, match="does not match its checksum"):
+                store.read(manifest.ref, into)
+
+
+def test_manifests_of_one_checksum_are_told_apart(store, states, monkeypatch):
+    monkeypatch.setattr(record, "crc32c", lambda _: 7)
+    made = [states.make(version=version)[0] for version in (0, 1)]
+    for manifest in made:
+        store.write(manifest, states.make(version=manifest.ref.version)[1])
+    for _ in range(2):
+        assert [store.manifest(manifest.ref).digest for manifest in made] == [
+            manifest.digest for manifest in made
+        ]
 
 
 def test_plain_zarr_reads_the_arrays_and_the_manifest(store, states):
