@@ -472,16 +472,17 @@ class JobDriver:
         others = [
             node for node in step.outputs if node.key not in {n.key for n in trained.values()}
         ]
-        futures = self._client.compute([*trained.values(), *others], optimize_graph=False)
-        kept = self._client.compute(
-            self._keepers(spec, iteration), optimize_graph=False, priority=KEEP_PRIORITY
+        num_trained, num_awaited = len(trained), len(trained) + len(others)
+        # One graph, since each costs the scheduler several milliseconds.
+        futures = self._client.compute(
+            [*trained.values(), *others, *self._keepers(spec, iteration)], optimize_graph=False
         )
-        held += [*futures, *kept]
+        held += futures
         return InFlight(
             iteration.index,
             dict(zip(trained, futures, strict=False)),
-            futures[len(trained) :],
-            kept,
+            futures[num_trained:num_awaited],
+            futures[num_awaited:],
         )
 
     def _keepers(self, spec: JobSpec, iteration: Iteration) -> list[Delayed]:
@@ -490,9 +491,9 @@ class JobDriver:
             iteration.index % spec.keep_samples and not spec.may_end_after(iteration.index)
         ):
             return []
-        keep = delayed(sample_log.keep, pure=False)
-        return [
-            keep(
+        nodes = []
+        for model, batch in iteration.batches.items():
+            node = delayed(sample_log.keep, pure=False)(
                 self._samples,
                 self.job,
                 model,
@@ -503,8 +504,10 @@ class JobDriver:
                 iteration.trained[model],
                 dask_key_name=iteration.key(f"keep.{model}"),
             )
-            for model, batch in iteration.batches.items()
-        ]
+            # Inside dask.annotate, inputs whose layers Dask makes late would come last too.
+            node.dask.layers[node.key].annotations = {"priority": KEEP_PRIORITY}
+            nodes.append(node)
+        return nodes
 
     def _track(self, record: IterationRecord) -> None:
         if self._tracking is not None:
