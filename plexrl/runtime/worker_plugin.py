@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import gc
 import logging
+from collections import deque
 from collections.abc import Iterable, Iterator
 from concurrent.futures import Executor, ThreadPoolExecutor
 from contextlib import contextmanager, suppress
@@ -35,7 +36,7 @@ from plexrl.runtime.sample_log import SampleLog
 from plexrl.runtime.scratch import keep_scratch
 from plexrl.runtime.starts import Stored, stored_versions
 from plexrl.runtime.streams import send_at_once
-from plexrl.services.reports import JobLetGo, Report
+from plexrl.services.reports import JobLetGo, LeaseEnded, Report
 from plexrl.services.rollouts import Stopped
 from plexrl.services.service import GroupService
 from plexrl.state.manager import StateManager
@@ -56,6 +57,10 @@ is missed within two of them."""
 
 CONNECT_ATTEMPTS = 3
 """Times a driver tries to connect: a scheduler that is flooded answers later."""
+
+REPORT_S = 0.002
+"""Seconds until it is told that a lease began: its thread gives the engine its work meanwhile, and
+both would want the interpreter."""
 
 STOP_TIMEOUT_S = 5.0
 """Seconds a driver may take to end when it is told to."""
@@ -110,6 +115,12 @@ class PlexRLWorker(WorkerPlugin):
         # that was imported.
         gc.freeze()
 
+    def transition(self, key: Any, start: str, finish: str, **kwargs: Any) -> None:
+        """Let the end of a lease go with what Dask tells of its task next."""
+        del key, start, finish, kwargs
+        if isinstance(self._role, _ServiceHost):
+            self._role.tell()
+
     def stored(self, start: StartVersion, models: Iterable[str]) -> Stored:
         """Versions of these models of the job that a job shall start from."""
         if not isinstance(self._role, _ServiceHost):
@@ -144,6 +155,7 @@ class _ServiceHost:
         self._engines = engines
         self._state = state
         self._pool = ThreadPoolExecutor(1, thread_name_prefix="plexrl-background")
+        self._reports: deque[Report] = deque()
         self._store = open_store(
             states_of(state.store), durable=state.is_synced, shared=True, holder=holder
         )
@@ -230,8 +242,17 @@ class _ServiceHost:
         )
 
     def _report(self, report: Report) -> None:
-        # Packed in the loop: the thread has a function to run, or one that waits for its end.
-        self._worker.loop.add_callback(self._send, report)
+        self._reports.append(report)
+        if not isinstance(report, LeaseEnded):
+            self._worker.loop.add_callback(self._worker.loop.call_later, REPORT_S, self.tell)
+
+    def tell(self) -> None:
+        """Tell the scheduler what is to report; called in the event loop.
+
+        That a lease ended goes with what Dask tells of its task, in one message.
+        """
+        while self._reports:
+            self._send(self._reports.popleft())
 
     def _send(self, report: Report) -> None:
         self._worker.batched_send({"op": messages.REPORT, "payload": pack(report)})
