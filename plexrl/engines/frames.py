@@ -25,6 +25,9 @@ class Request:
 
     method: str
     args: tuple[object, ...]
+    then: Request | None = None
+    """To be run when this one has succeeded; the result is a pair: that of this one, and the
+    seconds the other took."""
 
 
 @dataclass(frozen=True, slots=True)

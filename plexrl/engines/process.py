@@ -253,7 +253,7 @@ def serve(sock: socket.socket) -> None:
         try:
             request = host.receive()
             heart.begin()
-            reply = Reply(as_batch(host.run(request)))
+            reply = Reply(as_batch(_run(host, request)))
         except (EOFError, ConnectionError):
             return
         except Exception as error:  # noqa: BLE001 (the parent raises it)
@@ -262,6 +262,16 @@ def serve(sock: socket.socket) -> None:
         if isinstance(reply.error, EngineDiedError):
             # At once: whoever waits for this rank must learn it.
             os._exit(1)
+
+
+def _run(host: Host, request: Request) -> object:
+    """Run a request, and what shall be run then."""
+    result = host.run(replace(request, then=None))
+    if request.then is None:
+        return result
+    began_s = time.monotonic()
+    host.run(request.then)
+    return result, time.monotonic() - began_s
 
 
 def _give_up(sock: socket.socket, error: BaseException) -> NoReturn:

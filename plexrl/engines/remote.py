@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import replace
 from typing import Protocol, TypeVar, cast
 
@@ -177,9 +177,16 @@ class EngineProcess(AbstractContextManager["EngineProcess"]):
         self, batch: TrainBatch, options: TrainOptions, name: str = ""
     ) -> Mapping[str, float]:
         """Train in place until it is done, or `stop` is called with this name."""
-        batch = replace(batch, samples=_as_one(batch.samples))
-        stop = (BreakName(name),) if name else ()
-        return cast("Mapping[str, float]", self._call("train", batch, options, *stop))
+        return cast("Mapping[str, float]", self._call("train", *_training(batch, options, name)))
+
+    def train_and_store(
+        self, batch: TrainBatch, options: TrainOptions, name: str, arena: SharedArena
+    ) -> tuple[Mapping[str, float], float]:
+        """`train`, then `store`, and the seconds that took; in one exchange."""
+        with self._ready_for(arena) as place:
+            args = _training(batch, options, name)
+            found = self._request("train", *args, then=Request("store", (place,)))
+        return cast("tuple[Mapping[str, float], float]", found)
 
     def export(self, folder: str) -> None:
         """Write the loaded weights as a Hugging Face folder."""
@@ -210,14 +217,21 @@ class EngineProcess(AbstractContextManager["EngineProcess"]):
 
     def _call(self, method: str, *args: object, arena: SharedArena | None = None) -> object:
         """Run a method of the engine; an arena is its last argument."""
+        with self._ready_for(arena) as place:
+            return self._request(method, *args, *(() if place is None else (place,)))
+
+    @contextmanager
+    def _ready_for(self, arena: SharedArena | None) -> Iterator[ArenaName | None]:
+        """The child, for one exchange, with this arena mapped, whose name is given."""
         with self._lock:
             self._detach_closed()
             if arena is None:
-                return self._request(method, *args)
+                yield None
+                return
             if arena.id not in self._attached:
                 self._request("attach", arena.id, arena.nbytes, fd=arena.fd)
                 self._attached[arena.id] = arena
-            return self._request(method, *args, ArenaName(arena.id))
+            yield ArenaName(arena.id)
 
     def _detach_closed(self) -> None:
         """Unmap in the child what was given back here.
@@ -229,8 +243,10 @@ class EngineProcess(AbstractContextManager["EngineProcess"]):
             del self._attached[name]
             self._request("detach", name)
 
-    def _request(self, method: str, *args: object, fd: int | None = None) -> object:
-        data = dumps(Request(method, args))
+    def _request(
+        self, method: str, *args: object, fd: int | None = None, then: Request | None = None
+    ) -> object:
+        data = dumps(Request(method, args, then))
         return self._child.exchange(
             data,
             self._patience.call_timeout_s,
@@ -238,6 +254,12 @@ class EngineProcess(AbstractContextManager["EngineProcess"]):
             fd,
             silence_s=self._patience.heartbeat_timeout_s,
         )
+
+
+def _training(batch: TrainBatch, options: TrainOptions, name: str) -> tuple[object, ...]:
+    """Arguments of `train` as they go to the child."""
+    batch = replace(batch, samples=_as_one(batch.samples))
+    return (batch, options, BreakName(name)) if name else (batch, options)
 
 
 def _as_one(items: Sequence[Item]) -> Sequence[Item]:

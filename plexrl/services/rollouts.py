@@ -12,7 +12,7 @@ from dataflow.calls import GenerateOptions, LLMCall, TrainOptions
 from dataflow.phases import Phase
 from dataflow.samples import Prompt, Sample, SampleId
 from plexrl.engines.protocol import DrawKey, Interrupted, TrainBatch, Unfinished
-from plexrl.engines.remote import EngineProcess
+from plexrl.engines.remote import EngineProcess, SharedArena
 from plexrl.errors import EngineError
 
 
@@ -128,9 +128,21 @@ class Rollouts:
         return Stopped()
 
     def train(
-        self, call: LLMCall, process: EngineProcess, batch: TrainBatch, options: TrainOptions
-    ) -> Mapping[str, float]:
-        """Train under the lease; `ask` ends it.
+        self,
+        call: LLMCall,
+        process: EngineProcess,
+        batch: TrainBatch,
+        options: TrainOptions,
+        arena: SharedArena,
+    ) -> tuple[Mapping[str, float], float]:
+        """Train under the lease and store the state in an arena; `ask` ends it.
+
+        Returns
+        -------
+        metrics : Mapping
+            What was measured on the way.
+        store_s : float
+            Seconds that storing took.
 
         Raises
         ------
@@ -138,7 +150,7 @@ class Rollouts:
             It failed or was asked to end; the state in the engine is the one from before.
         """
         with self._stoppable(call, process) as name:
-            return process.train(batch, options, name)
+            return process.train_and_store(batch, options, name, arena)
 
     @contextmanager
     def _stoppable(self, call: LLMCall, process: EngineProcess) -> Iterator[str]:

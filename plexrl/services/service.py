@@ -382,7 +382,8 @@ class GroupService:
         options: TrainOptions,
         lease: _Lease,
     ) -> Trained:
-        recorded = self._recorded(call)
+        before = self._states.latest(call.job, call.model)
+        recorded = _recorded(call, before)
         if recorded is not None:
             return recorded
         engine = self._bring(call, token, lease)
@@ -393,25 +394,26 @@ class GroupService:
         arena = self._states.allocate(ref, engine.layout)
         try:
             engine.device = None
-            metrics = {
-                **dict(self.rollouts.train(call, engine.process, batch, options)),
-                **_reward_metrics(rewards),
-            }
-            storing_s = self._clock()
-            engine.process.store(arena)
-            self._states.note_move(Tier.DEVICE, Tier.HOST, arena.nbytes, self._clock() - storing_s)
-            return self._commit(call, engine, arena, metrics)
+            found, store_s = self.rollouts.train(call, engine.process, batch, options, arena)
+            self._states.note_move(Tier.DEVICE, Tier.HOST, arena.nbytes, store_s)
+            metrics = {**found, **_reward_metrics(rewards)}
+            return self._commit(call, engine, arena, metrics, before)
         except BaseException:
             with suppress(StateError):  # it was committed, and what failed came after
                 self._states.abandon(arena)
             raise
 
     def _commit(
-        self, call: LLMCall, engine: ResidentEngine, arena: Arena, metrics: Mapping[str, float]
+        self,
+        call: LLMCall,
+        engine: ResidentEngine,
+        arena: Arena,
+        metrics: Mapping[str, float],
+        before: Manifest | None,
     ) -> Trained:
+        """Make a version of the state in an arena, which follows the newest one before."""
         model = self._models.model(call.job, call.model)
         ref = StateRef(call.job, call.model, call.version + 1)
-        before = self._states.latest(call.job, call.model)
         manifest = Manifest(
             ref,
             engine.layout,
@@ -429,28 +431,6 @@ class GroupService:
         engine.device = ref
         token = VersionToken(call.job, call.model, ref.version, manifest.digest)
         return Trained(token, tuple(metrics.items()))
-
-    def _recorded(self, call: LLMCall) -> Trained | None:
-        """Result of a train call that has already committed; None if it has not.
-
-        Raises
-        ------
-        VersionFenceError
-            The call follows another version than the committed one.
-        """
-        manifest = self._states.latest(call.job, call.model)
-        committed = manifest.ref.version if manifest else -1
-        if committed == call.version:
-            return None
-        is_next = manifest is not None and committed == call.version + 1
-        if manifest is not None and is_next and manifest.iteration == call.iteration + 1:
-            token = VersionToken(call.job, call.model, committed, manifest.digest)
-            return Trained(token, tuple(manifest.metrics.items()))
-        raise VersionFenceError(
-            f"train of job {call.job!r} (iteration {call.iteration}) follows version "
-            f"{call.version} of {call.model!r}, but version {committed} is the committed one; the "
-            "driver goes back to it and builds the iteration anew"
-        )
 
     def _report_end(self, lease: _Lease, outcome: Outcome, trained: Trained | None) -> None:
         self._report(
@@ -546,6 +526,28 @@ def _check_layout(engine: ResidentEngine, manifest: Manifest) -> None:
             f"the {engine.process.source.kind} engine of {engine.process.source.folder!r} reads "
             f"another layout than that of {manifest.ref}; take rollout_engine='torch' for it"
         )
+
+
+def _recorded(call: LLMCall, newest: Manifest | None) -> Trained | None:
+    """Result of a train call that has already committed; None if it has not.
+
+    Raises
+    ------
+    VersionFenceError
+        The call follows another version than the newest committed one.
+    """
+    committed = newest.ref.version if newest else -1
+    if committed == call.version:
+        return None
+    is_next = newest is not None and committed == call.version + 1
+    if newest is not None and is_next and newest.iteration == call.iteration + 1:
+        token = VersionToken(call.job, call.model, committed, newest.digest)
+        return Trained(token, tuple(newest.metrics.items()))
+    raise VersionFenceError(
+        f"train of job {call.job!r} (iteration {call.iteration}) follows version "
+        f"{call.version} of {call.model!r}, but version {committed} is the committed one; the "
+        "driver goes back to it and builds the iteration anew"
+    )
 
 
 def _reward_metrics(rewards: Rewards | None) -> dict[str, float]:

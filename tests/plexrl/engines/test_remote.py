@@ -267,6 +267,26 @@ def test_training_of_a_name_ends_when_that_name_is_stopped(rig):
     assert rig.engine.train(batch, TrainOptions(), "another")["grad_norm"] > 0
 
 
+def test_training_and_storing_in_one_exchange_gives_what_two_do(rig):
+    rig.reset()
+    batch, found = rig.batch(), rig.new_arena()
+    metrics, expected = rig.engine.train(batch, TrainOptions()), rig.stored()
+    rig.reset()
+    together, store_s = rig.engine.train_and_store(batch, TrainOptions(), "both", found)
+    assert (together, bytes(found.view)) == (metrics, expected)
+    assert store_s > 0
+
+
+def test_nothing_is_stored_of_training_that_was_stopped(rig):
+    rig.reset()
+    found = rig.new_arena()
+    before = bytes(found.view)
+    rig.engine.stop("both")
+    with pytest.raises(EngineStoppedError):
+        rig.engine.train_and_store(rig.batch(), TrainOptions(), "both", found)
+    assert bytes(found.view) == before
+
+
 def test_arenas_are_told_apart_by_id_not_by_size(rig):
     rig.reset()
     first, second = rig.new_arena(), rig.new_arena()

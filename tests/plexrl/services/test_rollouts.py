@@ -40,9 +40,9 @@ class Engine:
         self.meanwhile()
         return Interrupted(name, SAMPLES, (1,)) if name in self.stopped else SAMPLES
 
-    def train(self, _batch, _options, name):
+    def train_and_store(self, _batch, _options, name, _arena):
         self.meanwhile()
-        return {"is_stopped": float(name in self.stopped)}
+        return {"is_stopped": float(name in self.stopped)}, 0.5
 
 
 @pytest.fixture
@@ -81,11 +81,11 @@ def test_training_is_stopped_when_it_is_asked_to_yield(rollouts, is_early):
     rollouts.begin("f")
     if is_early:
         rollouts.ask("f")
-    assert rollouts.train(call, engine, batch, TrainOptions()) == {"is_stopped": 1.0}
+    assert rollouts.train(call, engine, batch, TrainOptions(), None) == ({"is_stopped": 1.0}, 0.5)
     rollouts.end()
     rollouts.begin("g")
     engine.meanwhile = lambda: rollouts.ask("f")
-    assert rollouts.train(call, engine, batch, TrainOptions()) == {"is_stopped": 0.0}
+    assert rollouts.train(call, engine, batch, TrainOptions(), None) == ({"is_stopped": 0.0}, 0.5)
 
 
 def test_who_does_not_hold_the_lease_is_asked_in_vain(rollouts):
