@@ -12,6 +12,7 @@ from dataclasses import dataclass
 import cloudpickle
 
 from dataflow.samples import SampleId
+from plexrl.engines.forward import Forward
 from plexrl.engines.protocol import Unfinished
 
 _LENGTH = struct.Struct("<Q")
@@ -49,6 +50,16 @@ class Cancel:
 
     name: str
     samples: frozenset[SampleId]
+
+
+@dataclass(frozen=True, slots=True)
+class Foresee:
+    """Parent → child: begin with training on the samples drawn last; no reply.
+
+    A request for anything else ends it.
+    """
+
+    forward: Forward
 
 
 @dataclass(frozen=True, slots=True)

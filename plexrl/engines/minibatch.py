@@ -166,6 +166,10 @@ def _padded(values: Sequence[float], length: int) -> list[float]:
     return [float(value) for value in values] + [0.0] * (length - len(values))
 
 
+def place_of(sample: Sample) -> tuple[object, ...]:
+    """What a sample is sorted by."""
+    return sample.prompt.index, sample.sample_index, sample.token_ids
+
+
 def _sort_key(batch: TrainBatch, row: int) -> tuple[object, ...]:
-    sample: Sample = batch.samples[row]
-    return (sample.prompt.index, sample.sample_index, sample.token_ids, batch.advantages[row])
+    return (*place_of(batch.samples[row]), batch.advantages[row])

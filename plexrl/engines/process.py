@@ -17,16 +17,19 @@ import threading
 import time
 import traceback
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import replace
 from typing import NoReturn
 
 from dataflow.sample_batch import as_batch
-from dataflow.samples import SampleId
+from dataflow.samples import Sample, SampleId
+from plexrl.engines.forward import Forward
 from plexrl.engines.frames import (
     ArenaName,
     BreakName,
     Cancel,
     Drawing,
+    Foresee,
     Reply,
     Request,
     Stop,
@@ -46,6 +49,10 @@ from plexrl.errors import EngineDiedError, PlexRLError
 
 BEAT_S = 1.0
 """Seconds between signs of life: far below any patience, and 8 bytes each."""
+
+_DRAWING = frozenset({"generate", "generate_until"})
+_BEFORE_TRAINING = frozenset({"attach", "detach", "train"})
+"""Requests that training begins with."""
 
 _GIVING_UP = threading.Lock()
 """One reply to the parent: the others of a start that failed come too late."""
@@ -116,6 +123,12 @@ class Host:
         self._pinning = pinning_of_process()
         self._stopped = ""
         self._cancelled = Cancel("", frozenset())
+        self._drawn: tuple[Sample, ...] = ()
+        """What the last request drew, if it drew samples to their end."""
+        self._next: Request | None = None
+        """A request that came while nobody had asked for anything."""
+        self.on_request: Callable[[], None] = lambda: None
+        """Called when one came so."""
 
     def run(self, request: Request) -> object:
         """Run one request and return its result."""
@@ -145,15 +158,42 @@ class Host:
             self._detach(*request.args)
             return None
         args = [self._argument(argument) for argument in request.args]
-        return getattr(self.engine, request.method)(*args)
+        result = getattr(self.engine, request.method)(*args)
+        is_drawn = request.method in _DRAWING and isinstance(result, tuple)
+        self._drawn = result if is_drawn else ()
+        return result
 
     def receive(self) -> Request:
         """The next request; news for generations are noted on the way."""
-        while True:
+        while self._next is None:
             frame = receive(self.sock)
             if isinstance(frame, Request):
                 return frame
-            self._note(frame)
+            if isinstance(frame, Foresee):
+                self._foresee(frame.forward)
+            else:
+                self._note(frame)
+        found, self._next = self._next, None
+        return found
+
+    def _foresee(self, forward: Forward) -> None:
+        """Begin with training that is likely to follow."""
+        if not isinstance(self.engine, TorchEngine) or self._peers is not None:
+            return
+        # What is wrong with it shows when it is asked for; nobody hears of it now.
+        with suppress(Exception):
+            self.engine.foresee(self._drawn, forward, self._may_foresee)
+
+    def _may_foresee(self) -> bool:
+        """Whether nothing was asked for but what leads to training."""
+        if self._next is None and select.select([self.sock], [], [], 0)[0]:
+            frame = receive(self.sock)
+            if isinstance(frame, Request):
+                self._next = frame
+                self.on_request()
+            elif not isinstance(frame, Foresee):
+                self._note(frame)
+        return self._next is None or self._next.method in _BEFORE_TRAINING
 
     def _note(self, frame: object) -> None:
         """Note news for a generation, and pass them on to the other ranks."""
@@ -249,6 +289,7 @@ def serve(sock: socket.socket) -> None:
     gc.freeze()
     send(sock, dumps(Reply()))
     heart = Heart(sock, host.unfinished)
+    host.on_request = heart.begin
     while True:
         try:
             request = host.receive()

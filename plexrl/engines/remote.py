@@ -14,7 +14,8 @@ from dataflow.samples import Prompt, Sample, SampleId
 from plexrl.core.layout import StateLayout
 from plexrl.engines.child import EngineChild
 from plexrl.engines.folders import check_folder
-from plexrl.engines.frames import ArenaName, BreakName, Cancel, Request, Stop, dumps
+from plexrl.engines.forward import Forward
+from plexrl.engines.frames import ArenaName, BreakName, Cancel, Foresee, Request, Stop, dumps
 from plexrl.engines.protocol import DrawKey, Interrupted, ModelSource, TrainBatch, Unfinished
 from plexrl.engines.ranks import EngineStart, Patience, Ranks
 
@@ -157,6 +158,13 @@ class EngineProcess(AbstractContextManager["EngineProcess"]):
     def cancel(self, name: str, samples: frozenset[SampleId]) -> None:
         """End samples of a generation with the token they are at; from any thread, at once."""
         self._child.tell(dumps(Cancel(name, samples)))
+
+    def foresee(self, forward: Forward) -> None:
+        """Begin with training on the samples drawn last, until something else is asked for.
+
+        A hint: training gives the same results without it, later.
+        """
+        self._child.tell(dumps(Foresee(forward)))
 
     def discard(self, name: str) -> None:
         """Give up an interrupted generation."""

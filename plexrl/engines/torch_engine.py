@@ -6,7 +6,7 @@ order and grouping they are given in.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import torch
 from transformers.utils import logging as transformers_logging
@@ -14,6 +14,7 @@ from transformers.utils import logging as transformers_logging
 from dataflow.calls import GenerateOptions, LogprobOptions, TrainOptions
 from dataflow.samples import Prompt, Sample
 from plexrl.core.layout import StateLayout
+from plexrl.engines.forward import Forward
 from plexrl.engines.memory import bytes_in_use, trim
 from plexrl.engines.network import Network
 from plexrl.engines.protocol import (
@@ -85,6 +86,7 @@ class TorchEngine:
 
     def load(self, arena: memoryview) -> None:
         """Arena → device."""
+        self._forget_foreseen()
         self._network.load(arena)
 
     def store(self, arena: memoryview) -> None:
@@ -109,6 +111,7 @@ class TorchEngine:
     ) -> tuple[Sample, ...] | Interrupted:
         """As `generate`, and stop when asked to; or go on with what was interrupted."""
         self._require_head("lm", "generate")
+        self._forget_foreseen()
         with self._network.whole():
             return run_turn_until(self._rollout, stop, inputs, options, key)
 
@@ -160,6 +163,29 @@ class TorchEngine:
             return trainer.train(batch, options)
         return trainer.train(batch, options, stop.is_asked)
 
+    def foresee(
+        self, samples: Sequence[Sample], forward: Forward, may_go_on: Callable[[], bool]
+    ) -> None:
+        """Begin with training on these samples before their rewards are there.
+
+        What is computed is kept until training, or anything else that wants weights or memory.
+
+        Parameters
+        ----------
+        samples
+            What is likely to be trained on, as it is.
+        forward
+            How training computes its forward pass.
+        may_go_on
+            Asked again and again; cheap.
+        """
+        if self._trainer is not None and samples and self._network.source.head == "lm":
+            self._trainer.foresee(samples, forward, may_go_on)
+
+    def _forget_foreseen(self) -> None:
+        if self._trainer is not None:
+            self._trainer.foresight.clear()
+
     def export(self, folder: str) -> None:
         """Write weights, configuration and tokenizer as a Hugging Face folder."""
         self._network.require_weights()
@@ -174,6 +200,7 @@ class TorchEngine:
 
     def release(self) -> None:
         """Give all memory that grows with the network back; the next `load` takes it again."""
+        self._forget_foreseen()
         self._draw.discard_all()
         self._network.release()
         trim(self._network.device)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 
 import torch
@@ -16,15 +16,17 @@ from transformers.modeling_layers import GradientCheckpointingLayer
 
 from dataflow.calls import Loss, TrainOptions
 from dataflow.plugged import RAISED, told
-from dataflow.samples import teaching
+from dataflow.samples import Sample, teaching
 from plexrl.engines.aggregation import part_weight, resolve_aggregation
 from plexrl.engines.folders import HEAD_VALUE
+from plexrl.engines.foresight import Foresight, GivenUpError, watched
+from plexrl.engines.forward import Forward, forward_of
 from plexrl.engines.losses import clipped, per_token, resolve_loss
-from plexrl.engines.minibatch import Minibatch, check_batch, minibatches, share_of
+from plexrl.engines.minibatch import Minibatch, check_batch, minibatches, place_of, share_of
 from plexrl.engines.optimized import Optimizable
 from plexrl.engines.penalties import importance_weights, resolve_kl
 from plexrl.engines.protocol import TrainBatch
-from plexrl.engines.scoring import Row, Scores, estimate, score
+from plexrl.engines.scoring import Row, Scores, estimate, row_of, score
 from plexrl.errors import EngineError, EngineStoppedError
 
 NORM_PIECE = 2**14
@@ -39,6 +41,7 @@ class Trainer:
     def __init__(self, network: Optimizable) -> None:
         self.network = network
         self.ranks = network.ranks
+        self.foresight = Foresight()
         found = network.optimized()
         self.parameters = [torch.nn.Parameter(part.weights) for part in found]
         self.optimizer = torch.optim.AdamW(self.parameters, fused=True)
@@ -88,6 +91,17 @@ class Trainer:
             name: math.fsum(step[name] for step in measured) / len(measured) for name in measured[0]
         }
 
+    def foresee(
+        self, samples: Sequence[Sample], forward: Forward, may_go_on: Callable[[], bool]
+    ) -> None:
+        """Compute what training on these samples begins with, while that may go on."""
+        rows = tuple(map(row_of, sorted(samples, key=place_of)))
+        if not all(row.completion_length for row in rows):
+            return
+        width = max(row.completion_length for row in rows)
+        with suppress(GivenUpError), watched(self.network.model, may_go_on):
+            self.foresight.keep(rows, width, forward, self._forward(rows, forward))
+
     def _minibatches(
         self, batch: TrainBatch, options: TrainOptions, *, recompute_old: bool
     ) -> list[Minibatch]:
@@ -113,23 +127,22 @@ class Trainer:
 
     def _score(self, batch: Minibatch, fillers: tuple[Row, ...], options: TrainOptions) -> Scores:
         """Scores of a batch, as wide as its mask; fillers run along and are dropped."""
-        model = self.network.model
-        rows = batch.rows + fillers
-        is_half = options.autocast is not None
-        with torch.autocast(self.network.device.type, torch.bfloat16, enabled=is_half):
-            if self.network.source.head == HEAD_VALUE:
-                found = estimate(model, rows)
-            else:
-                found = score(
-                    model,
-                    rows,
-                    options.temperature,
-                    has_entropy_grad=options.entropy_coef != 0,
-                )
+        rows, forward = batch.rows + fillers, forward_of(options)
         count, width = batch.mask.shape
+        foreseen = self.foresight.take(rows, width, forward) if torch.is_grad_enabled() else None
+        found = self._forward(rows, forward) if foreseen is None else foreseen
         return Scores(
             _widened(found.logprobs, width)[:count], _widened(found.entropy, width)[:count]
         )
+
+    def _forward(self, rows: tuple[Row, ...], forward: Forward) -> Scores:
+        model = self.network.model
+        with torch.autocast(self.network.device.type, torch.bfloat16, enabled=forward.is_half):
+            if self.network.source.head == HEAD_VALUE:
+                return estimate(model, rows)
+            return score(
+                model, rows, forward.temperature, has_entropy_grad=forward.has_entropy_grad
+            )
 
     def _step(
         self,

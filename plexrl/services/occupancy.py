@@ -28,6 +28,8 @@ class Occupancy:
         self._hold_timeout_s = hold_timeout_s
         self._lock = threading.Lock()
         self._holder = ""
+        self._counting = threading.Lock()
+        self._num_waiting = 0
         self._is_closed = False
 
     @contextmanager
@@ -69,6 +71,11 @@ class Occupancy:
             self._holder = ""
             self._lock.release()
 
+    @property
+    def is_awaited(self) -> bool:
+        """Whether somebody waits for whoever has the group."""
+        return self._num_waiting > 0
+
     def is_held_by(self, holder: str) -> bool:
         """Whether a function has the group."""
         return self._holder == holder
@@ -78,7 +85,7 @@ class Occupancy:
         self._is_closed = True
 
     def _take(self, holder: str, who: str, timeout_s: float) -> None:
-        if not self._lock.acquire(timeout=timeout_s):
+        if not self._wait(timeout_s):
             raise LeaseError(
                 f"{who} waited {timeout_s:.0f} s for the function before it to leave group "
                 f"{self._group!r}; cancel that one's job, or restart the worker"
@@ -87,3 +94,15 @@ class Occupancy:
             self._lock.release()
             raise ServiceError(f"the service of group {self._group!r} is closing")
         self._holder = holder
+
+    def _wait(self, timeout_s: float) -> bool:
+        """Wait for the lock; whether it was had in time."""
+        if self._lock.acquire(blocking=False):
+            return True
+        with self._counting:
+            self._num_waiting += 1
+        try:
+            return self._lock.acquire(timeout=timeout_s)
+        finally:
+            with self._counting:
+                self._num_waiting -= 1

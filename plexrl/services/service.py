@@ -41,6 +41,7 @@ from plexrl.errors import (
     StoreAwayError,
     VersionFenceError,
 )
+from plexrl.services.expectations import Expectations
 from plexrl.services.guests import Guests, Hosted
 from plexrl.services.lending import Lending
 from plexrl.services.models import (
@@ -132,6 +133,7 @@ class GroupService:
         self.occupancy = Occupancy(group, lease_timeout_s, hold_timeout_s)
         self._is_wanted = is_wanted
         self.rollouts = Rollouts()
+        self._expectations = Expectations()
         self._leaving: set[str] = set()
         """Jobs that shall be let go of."""
 
@@ -188,6 +190,7 @@ class GroupService:
 
     def _run(self, call: LLMCall, inputs: tuple[Any, ...], lease: _Lease) -> object:
         options = call.options
+        self._expectations.begin(call)
         if isinstance(options, AttachOptions):
             return self._attach(call, options)
         version, *rest = inputs
@@ -196,7 +199,9 @@ class GroupService:
             match call.function, options:
                 case Phase.ROLLOUT | Phase.EVALUATE, GenerateOptions():
                     engine = self._bring(call, version, lease)
-                    return self.rollouts.run(call, engine.process, rest[0], options)
+                    found = self.rollouts.run(call, engine.process, rest[0], options)
+                    self._foresee(call, engine, found)
+                    return found
                 case Phase.LOGPROB, LogprobOptions():
                     engine = self._bring(call, version, lease)
                     return engine.process.logprobs(rest[0], options)
@@ -221,6 +226,16 @@ class GroupService:
         except EngineError:
             self._models.drop_dead()
             raise
+
+    def _foresee(self, call: LLMCall, engine: ResidentEngine, samples: object) -> None:
+        """Let an engine that nobody waits for begin with what is likely to follow a rollout."""
+        forward = self._expectations.after(call, samples)
+        if (
+            forward is not None
+            and not isinstance(samples, Stopped)
+            and not self.occupancy.is_awaited
+        ):
+            engine.process.foresee(forward)
 
     def _attach(self, call: LLMCall, options: AttachOptions) -> Attached:
         """Open a model; its version 0 is read from the folder if nothing was committed."""
@@ -389,6 +404,7 @@ class GroupService:
         engine = self._bring(call, token, lease)
         samples, advantages, rewards, old_logprobs, *reference_logprobs = inputs
         batch = TrainBatch(samples, advantages, old_logprobs, *reference_logprobs)
+        self._expectations.note_trained(call, samples, options)
         ref = StateRef(call.job, call.model, call.version + 1)
         # Room first: training that could not be committed would be lost work.
         arena = self._states.allocate(ref, engine.layout)
@@ -491,6 +507,7 @@ class GroupService:
                 raise ServiceError(f"job {job!r} is back on group {self.group!r}")
             self._models.forget(job)
             self.rollouts.forget(job)
+            self._expectations.forget(job)
         self.lending.forget(job)
         self._states.flush(timeout_s)
         self._states.drop_job(job, timeout_s)
