@@ -8,7 +8,6 @@ from __future__ import annotations
 import asyncio
 import gc
 import logging
-from collections import deque
 from collections.abc import Iterable, Iterator
 from concurrent.futures import Executor, ThreadPoolExecutor
 from contextlib import contextmanager, suppress
@@ -32,11 +31,12 @@ from plexrl.runtime.messages import DriverEvent, pack, unpack
 from plexrl.runtime.metrics_log import MetricsLog
 from plexrl.runtime.peers import PeerDesk, WorkerPeers
 from plexrl.runtime.registry import CANCELLED, JobRegistry, check_there, states_of
+from plexrl.runtime.reporting import Reporter
 from plexrl.runtime.sample_log import SampleLog
 from plexrl.runtime.scratch import keep_scratch
 from plexrl.runtime.starts import Stored, stored_versions
 from plexrl.runtime.streams import send_at_once
-from plexrl.services.reports import JobLetGo, LeaseEnded, Report
+from plexrl.services.reports import JobLetGo
 from plexrl.services.rollouts import Stopped
 from plexrl.services.service import GroupService
 from plexrl.state.manager import StateManager
@@ -57,10 +57,6 @@ is missed within two of them."""
 
 CONNECT_ATTEMPTS = 3
 """Times a driver tries to connect: a scheduler that is flooded answers later."""
-
-REPORT_S = 0.002
-"""Seconds until it is told that a lease began: its thread gives the engine its work meanwhile, and
-both would want the interpreter."""
 
 STOP_TIMEOUT_S = 5.0
 """Seconds a driver may take to end when it is told to."""
@@ -119,7 +115,7 @@ class PlexRLWorker(WorkerPlugin):
         """Let the end of a lease go with what Dask tells of its task next."""
         del key, start, finish, kwargs
         if isinstance(self._role, _ServiceHost):
-            self._role.tell()
+            self._role.reporter.tell()
 
     def stored(self, start: StartVersion, models: Iterable[str]) -> Stored:
         """Versions of these models of the job that a job shall start from."""
@@ -155,7 +151,7 @@ class _ServiceHost:
         self._engines = engines
         self._state = state
         self._pool = ThreadPoolExecutor(1, thread_name_prefix="plexrl-background")
-        self._reports: deque[Report] = deque()
+        self.reporter = Reporter(worker)
         self._store = open_store(
             states_of(state.store), durable=state.is_synced, shared=True, holder=holder
         )
@@ -171,7 +167,7 @@ class _ServiceHost:
             start_engine=self._start_engine,
             peers=WorkerPeers(worker),
             current_id=_current_key,
-            report=self._report,
+            report=self.reporter.take,
             open_store=self._open_store,
             # What is before it starts an engine, computes and stores, at most.
             lease_timeout_s=engines.start_timeout_s + 3 * engines.call_timeout_s,
@@ -241,22 +237,6 @@ class _ServiceHost:
             ranks=self._engines.ranks if source.kind is EngineKind.TORCH else 1,
         )
 
-    def _report(self, report: Report) -> None:
-        self._reports.append(report)
-        if not isinstance(report, LeaseEnded):
-            self._worker.loop.add_callback(self._worker.loop.call_later, REPORT_S, self.tell)
-
-    def tell(self) -> None:
-        """Tell the scheduler what is to report; called in the event loop.
-
-        That a lease ended goes with what Dask tells of its task, in one message.
-        """
-        while self._reports:
-            self._send(self._reports.popleft())
-
-    def _send(self, report: Report) -> None:
-        self._worker.batched_send({"op": messages.REPORT, "payload": pack(report)})
-
     def _hosted(self, payload: bytes) -> None:
         # At once: a function of the job may follow on the same stream.
         hosted = unpack(payload)
@@ -287,7 +267,7 @@ class _ServiceHost:
         except Exception as failure:  # noqa: BLE001 (whoever waits for the answer must get one)
             error = str(failure) if isinstance(failure, PlexRLError) else repr(failure)
             logger.warning("group %s still holds job %s: %s", self._service.group, job, error)
-        self._report(JobLetGo(job, self._service.group, self._service.snapshot(), error))
+        self.reporter.take(JobLetGo(job, self._service.group, self._service.snapshot(), error))
 
     async def close(self) -> None:
         calls.bind(None)
