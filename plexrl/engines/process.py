@@ -6,6 +6,7 @@ Started as ``python -m plexrl.engines.process FD`` by `plexrl.engines.remote.Eng
 from __future__ import annotations
 
 import gc
+import logging
 import mmap
 import os
 import select
@@ -17,7 +18,6 @@ import threading
 import time
 import traceback
 from collections.abc import Callable
-from contextlib import suppress
 from dataclasses import replace
 from typing import NoReturn
 
@@ -46,6 +46,8 @@ from plexrl.engines.ranks import ALONE, EngineStart, Ranks, device_of, join
 from plexrl.engines.torch_engine import TorchEngine
 from plexrl.engines.vllm_engine import VLLMEngine
 from plexrl.errors import EngineDiedError, PlexRLError
+
+logger = logging.getLogger("plexrl.engines")
 
 BEAT_S = 1.0
 """Seconds between signs of life: far below any patience, and 8 bytes each."""
@@ -180,9 +182,11 @@ class Host:
         """Begin with training that is likely to follow."""
         if not isinstance(self.engine, TorchEngine) or self._peers is not None:
             return
-        # What is wrong with it shows when it is asked for; nobody hears of it now.
-        with suppress(Exception):
+        try:
             self.engine.foresee(self._drawn, forward, self._may_foresee)
+        except Exception:
+            # It shows when training is asked for; now nobody waits for an answer.
+            logger.debug("training cannot be foreseen", exc_info=True)
 
     def _may_foresee(self) -> bool:
         """Whether nothing was asked for but what leads to training."""

@@ -11,8 +11,9 @@ from dataclasses import dataclass
 from dataflow.calls import GenerateOptions, LLMCall, TrainOptions
 from dataflow.phases import Phase
 from dataflow.samples import Prompt, Sample, SampleId
+from plexrl.engines.calling import SharedArena
 from plexrl.engines.protocol import DrawKey, Interrupted, TrainBatch, Unfinished
-from plexrl.engines.remote import EngineProcess, SharedArena
+from plexrl.engines.remote import EngineProcess
 from plexrl.errors import EngineError
 
 
