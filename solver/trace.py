@@ -42,6 +42,8 @@ class LeaseRecord:
     """Tier the state came from: ``device`` (was there), ``host`` or ``store``."""
     swap_bytes: int
     outcome: Outcome = Outcome.DONE
+    ahead_s: float = 0.0
+    """Seconds of the function's work that were done before the lease, while its group was idle."""
 
     @property
     def held_s(self) -> float:
@@ -50,8 +52,8 @@ class LeaseRecord:
 
     @property
     def busy_s(self) -> float:
-        """Length of the lease without the swap."""
-        return self.held_s - self.swap_s
+        """Seconds of work: the lease without the swap, and what was done ahead of it."""
+        return self.held_s - self.swap_s + self.ahead_s
 
     def to_json(self) -> dict[str, object]:
         """The record as JSON types."""
@@ -70,5 +72,5 @@ class IterationRecord:
 
 
 def busy_s(records: Iterable[LeaseRecord]) -> float:
-    """Seconds of leases without swaps."""
+    """Seconds of work of leases, swaps left out."""
     return sum(record.busy_s for record in records)

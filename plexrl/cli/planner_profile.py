@@ -21,7 +21,7 @@ from solver.trace import LeaseRecord, Outcome
 DEFAULT_LIMIT = 2.0
 """Slowdown limit where the user gives none: as for jobs without one."""
 NEEDED = ("job", "op", "iteration", "group", "ready_s", "started_s", "ended_s")
-"""Columns a log must have; ``swap_s``, ``outcome`` and ``run`` are read if they are there."""
+"""Columns a log must have; ``swap_s``, ``ahead_s``, ``outcome`` and ``run`` are read if there."""
 
 
 def problem_of_log(path: Path, *, slowdown_limit: float, memory_gb: float) -> solver.Problem:
@@ -177,6 +177,7 @@ def _record(path: Path, row: Mapping[str, Any]) -> LeaseRecord:
             swap_source="host",
             swap_bytes=0,
             outcome=Outcome(row.get("outcome") or "done"),
+            ahead_s=float(row.get("ahead_s") or 0.0),
         )
     except (TypeError, ValueError) as error:
         raise InputError(f"{path} has a row that is no lease ({error}): {dict(row)}") from error

@@ -182,6 +182,8 @@ def _lease_note(lease: LeaseRecord) -> str:
         f"iteration {lease.iteration}, version {lease.version}, held {lease.held_s:.3f} s, "
         f"swap {lease.swap_s * 1e3:.1f} ms, waited {waited_s:.3f} s"
     )
+    if lease.ahead_s:
+        note += f", {lease.ahead_s:.3f} s of it done ahead"
     return note if lease.outcome == "done" else f"{note}, {lease.outcome}"
 
 

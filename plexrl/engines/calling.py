@@ -70,7 +70,7 @@ class Calls:
         Returns
         -------
         object
-            The result; with `then` a pair of it and the seconds the other method took.
+            The result; of training with `then` a `StoredTraining`.
         """
         with self._lock:
             self._detach_closed()

@@ -25,6 +25,8 @@ class Foresight:
 
     def __init__(self) -> None:
         self._kept: tuple[tuple[Row, ...], int, Forward, Scores] | None = None
+        self.was_taken = False
+        """Whether the last scores asked for were kept here."""
 
     def keep(self, rows: tuple[Row, ...], width: int, forward: Forward, scores: Scores) -> None:
         """Keep the scores of rows, as wide as their longest completion."""
@@ -33,7 +35,8 @@ class Foresight:
     def take(self, rows: tuple[Row, ...], width: int, forward: Forward) -> Scores | None:
         """The scores of just these rows, once; None if others are kept, which are given up."""
         kept, self._kept = self._kept, None
-        return kept[3] if kept is not None and kept[:3] == (rows, width, forward) else None
+        self.was_taken = kept is not None and kept[:3] == (rows, width, forward)
+        return kept[3] if kept is not None and self.was_taken else None
 
     def clear(self) -> None:
         """Give up what is kept: the weights change, or its memory is wanted."""

@@ -27,8 +27,7 @@ class Request:
     method: str
     args: tuple[object, ...]
     then: Request | None = None
-    """To be run when this one has succeeded; the result is a pair: that of this one, and the
-    seconds the other took."""
+    """For training: storing, to be run when it has succeeded; the result is a `StoredTraining`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +58,8 @@ class Foresee:
     A request for anything else ends it.
     """
 
-    forward: Forward
+    forward: Forward | None
+    """None: give it up, since another engine has the group."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,9 +17,9 @@ import sys
 import threading
 import time
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
-from typing import NoReturn
+from typing import NoReturn, cast
 
 from dataflow.sample_batch import as_batch
 from dataflow.samples import Sample, SampleId
@@ -41,7 +41,14 @@ from plexrl.engines.frames import (
 )
 from plexrl.engines.peers import Peers, guarded, meeting_folder
 from plexrl.engines.pinning import pinning_of_process
-from plexrl.engines.protocol import Break, Engine, EngineKind, RolloutEngine, Unfinished
+from plexrl.engines.protocol import (
+    Break,
+    Engine,
+    EngineKind,
+    RolloutEngine,
+    StoredTraining,
+    Unfinished,
+)
 from plexrl.engines.ranks import ALONE, EngineStart, Ranks, device_of, join
 from plexrl.engines.torch_engine import TorchEngine
 from plexrl.engines.vllm_engine import VLLMEngine
@@ -131,6 +138,10 @@ class Host:
         """A request that came while nobody had asked for anything."""
         self.on_request: Callable[[], None] = lambda: None
         """Called when one came so."""
+        self._ahead_s = 0.0
+        """Seconds spent on what was foreseen last, before the next request."""
+        self._asked_s: float | None = None
+        """When a request came in the middle of it."""
 
     def run(self, request: Request) -> object:
         """Run one request and return its result."""
@@ -178,24 +189,38 @@ class Host:
         found, self._next = self._next, None
         return found
 
-    def _foresee(self, forward: Forward) -> None:
+    @property
+    def ahead_s(self) -> float:
+        """Seconds of the last training that were computed before it was asked for."""
+        engine = self.engine
+        return self._ahead_s if isinstance(engine, TorchEngine) and engine.took_foreseen else 0.0
+
+    def _foresee(self, forward: Forward | None) -> None:
         """Begin with training that is likely to follow."""
         if not isinstance(self.engine, TorchEngine) or self._peers is not None:
             return
+        if forward is None:
+            self.engine.forget_foreseen()
+            return
+        began_s = time.monotonic()
+        self._asked_s = None
         try:
             self.engine.foresee(self._drawn, forward, self._may_foresee)
         except Exception:
             # It shows when training is asked for; now nobody waits for an answer.
             logger.debug("training cannot be foreseen", exc_info=True)
+        self._ahead_s = (self._asked_s or time.monotonic()) - began_s
 
     def _may_foresee(self) -> bool:
         """Whether nothing was asked for but what leads to training."""
         if self._next is None and select.select([self.sock], [], [], 0)[0]:
             frame = receive(self.sock)
             if isinstance(frame, Request):
-                self._next = frame
+                self._next, self._asked_s = frame, time.monotonic()
                 self.on_request()
-            elif not isinstance(frame, Foresee):
+            elif isinstance(frame, Foresee):
+                return False
+            else:
                 self._note(frame)
         return self._next is None or self._next.method in _BEFORE_TRAINING
 
@@ -316,7 +341,8 @@ def _run(host: Host, request: Request) -> object:
         return result
     began_s = time.monotonic()
     host.run(request.then)
-    return result, time.monotonic() - began_s
+    store_s = time.monotonic() - began_s
+    return StoredTraining(cast("Mapping[str, float]", result), store_s, host.ahead_s)
 
 
 def _give_up(sock: socket.socket, error: BaseException) -> NoReturn:

@@ -65,6 +65,18 @@ class TrainBatch:
 
 
 @dataclass(frozen=True, slots=True)
+class StoredTraining:
+    """What training gave whose state was stored at once."""
+
+    metrics: Mapping[str, float]
+    """What was measured on the way."""
+    store_s: float
+    """Seconds that storing took."""
+    ahead_s: float = 0.0
+    """Seconds of the training that were computed before it was asked for."""
+
+
+@dataclass(frozen=True, slots=True)
 class Break:
     """Says when a generation shall stop between two tokens, or training between two parts."""
 

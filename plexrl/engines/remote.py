@@ -16,7 +16,14 @@ from plexrl.engines.child import EngineChild
 from plexrl.engines.folders import check_folder
 from plexrl.engines.forward import Forward
 from plexrl.engines.frames import BreakName, Cancel, Foresee, Stop, dumps
-from plexrl.engines.protocol import DrawKey, Interrupted, ModelSource, TrainBatch, Unfinished
+from plexrl.engines.protocol import (
+    DrawKey,
+    Interrupted,
+    ModelSource,
+    StoredTraining,
+    TrainBatch,
+    Unfinished,
+)
 from plexrl.engines.ranks import EngineStart, Patience, Ranks
 
 Item = TypeVar("Item")
@@ -133,10 +140,10 @@ class EngineProcess(AbstractContextManager["EngineProcess"]):
         """End samples of a generation with the token they are at; from any thread, at once."""
         self._child.tell(dumps(Cancel(name, samples)))
 
-    def foresee(self, forward: Forward) -> None:
+    def foresee(self, forward: Forward | None) -> None:
         """Begin with training on the samples drawn last, until something else is asked for.
 
-        A hint: training gives the same results without it, later.
+        A hint: training gives the same results without it, later. None gives up what was begun.
         """
         self._child.tell(dumps(Foresee(forward)))
 
@@ -165,11 +172,11 @@ class EngineProcess(AbstractContextManager["EngineProcess"]):
 
     def train_and_store(
         self, batch: TrainBatch, options: TrainOptions, name: str, arena: SharedArena
-    ) -> tuple[Mapping[str, float], float]:
-        """`train`, then `store`, and the seconds that took; in one exchange."""
+    ) -> StoredTraining:
+        """`train`, then `store`; in one exchange."""
         args = _training(batch, options, name)
         found = self._calls.run("train", *args, arena=arena, then="store")
-        return cast("tuple[Mapping[str, float], float]", found)
+        return cast("StoredTraining", found)
 
     def export(self, folder: str) -> None:
         """Write the loaded weights as a Hugging Face folder."""

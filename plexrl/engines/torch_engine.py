@@ -86,7 +86,7 @@ class TorchEngine:
 
     def load(self, arena: memoryview) -> None:
         """Arena → device."""
-        self._forget_foreseen()
+        self.forget_foreseen()
         self._network.load(arena)
 
     def store(self, arena: memoryview) -> None:
@@ -111,7 +111,7 @@ class TorchEngine:
     ) -> tuple[Sample, ...] | Interrupted:
         """As `generate`, and stop when asked to; or go on with what was interrupted."""
         self._require_head("lm", "generate")
-        self._forget_foreseen()
+        self.forget_foreseen()
         with self._network.whole():
             return run_turn_until(self._rollout, stop, inputs, options, key)
 
@@ -182,7 +182,13 @@ class TorchEngine:
         if self._trainer is not None and samples and self._network.source.head == "lm":
             self._trainer.foresee(samples, forward, may_go_on)
 
-    def _forget_foreseen(self) -> None:
+    @property
+    def took_foreseen(self) -> bool:
+        """Whether the last training began with what was foreseen."""
+        return self._trainer is not None and self._trainer.foresight.was_taken
+
+    def forget_foreseen(self) -> None:
+        """Give up what was computed ahead."""
         if self._trainer is not None:
             self._trainer.foresight.clear()
 
@@ -200,7 +206,7 @@ class TorchEngine:
 
     def release(self) -> None:
         """Give all memory that grows with the network back; the next `load` takes it again."""
-        self._forget_foreseen()
+        self.forget_foreseen()
         self._draw.discard_all()
         self._network.release()
         trim(self._network.device)

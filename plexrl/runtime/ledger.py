@@ -107,6 +107,7 @@ class Ledger:
             report.ended_s,
             (report.swap_s, str(report.swap_source), report.swap_bytes),
             outcome,
+            report.ahead_s,
         )
         if outcome is Outcome.YIELDED:
             self._leave(entry, entry.served_s + max(record.busy_s, 0.0), report.group)
@@ -115,7 +116,7 @@ class Ledger:
         self._keep(record)
         for group in entry.groups:
             if group != report.group:
-                self._keep(replace(record, group=group, swap_bytes=0))
+                self._keep(replace(record, group=group, swap_bytes=0, ahead_s=0.0))
         return record
 
     def lost(self, group: str, at_s: float) -> tuple[str, ...]:
@@ -186,6 +187,7 @@ class Ledger:
         ended_s: float,
         swap: tuple[float, str, int],
         outcome: Outcome,
+        ahead_s: float = 0.0,
     ) -> LeaseRecord:
         epoch = self._epoch_s
         ready_s = started_s if entry.ready_s is None else entry.ready_s
@@ -204,4 +206,5 @@ class Ledger:
             swap_source=swap[1],
             swap_bytes=swap[2],
             outcome=outcome,
+            ahead_s=ahead_s,
         )

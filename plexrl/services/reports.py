@@ -51,6 +51,8 @@ class LeaseEnded:
     snapshot: ServiceSnapshot
     trained: Trained | None = None
     """What it committed; None for functions that train nothing."""
+    ahead_s: float = 0.0
+    """Seconds of its work that were done before `started_s`, on the idle group."""
 
 
 @dataclass(frozen=True, slots=True)

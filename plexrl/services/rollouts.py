@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 
@@ -12,7 +12,13 @@ from dataflow.calls import GenerateOptions, LLMCall, TrainOptions
 from dataflow.phases import Phase
 from dataflow.samples import Prompt, Sample, SampleId
 from plexrl.engines.calling import SharedArena
-from plexrl.engines.protocol import DrawKey, Interrupted, TrainBatch, Unfinished
+from plexrl.engines.protocol import (
+    DrawKey,
+    Interrupted,
+    StoredTraining,
+    TrainBatch,
+    Unfinished,
+)
 from plexrl.engines.remote import EngineProcess
 from plexrl.errors import EngineError
 
@@ -135,15 +141,8 @@ class Rollouts:
         batch: TrainBatch,
         options: TrainOptions,
         arena: SharedArena,
-    ) -> tuple[Mapping[str, float], float]:
+    ) -> StoredTraining:
         """Train under the lease and store the state in an arena; `ask` ends it.
-
-        Returns
-        -------
-        metrics : Mapping
-            What was measured on the way.
-        store_s : float
-            Seconds that storing took.
 
         Raises
         ------

@@ -31,6 +31,7 @@ from dataflow.starts import StartVersion
 from plexrl.clock import Clock, system_clock
 from plexrl.core.states import Manifest, StateRef, Tier
 from plexrl.engines.protocol import ModelSource, TrainBatch
+from plexrl.engines.remote import EngineProcess
 from plexrl.errors import (
     EngineError,
     EngineStoppedError,
@@ -73,6 +74,7 @@ class _Lease:
     swap_s: float = 0.0
     swap_source: Tier = Tier.DEVICE
     swap_bytes: int = 0
+    ahead_s: float = 0.0
     touched: set[str] = field(default_factory=set)
 
 
@@ -134,6 +136,7 @@ class GroupService:
         self._is_wanted = is_wanted
         self.rollouts = Rollouts()
         self._expectations = Expectations()
+        self._foreseeing: EngineProcess | None = None
         self._leaving: set[str] = set()
         """Jobs that shall be let go of."""
 
@@ -236,6 +239,7 @@ class GroupService:
             and not self.occupancy.is_awaited
         ):
             engine.process.foresee(forward)
+            self._foreseeing = engine.process
 
     def _attach(self, call: LLMCall, options: AttachOptions) -> Attached:
         """Open a model; its version 0 is read from the folder if nothing was committed."""
@@ -340,6 +344,10 @@ class GroupService:
             call.function is Phase.SYNC and call.options is None
         )
         engine = (self._models.rollout_engine if is_rollout else self._models.engine)(model)
+        if self._foreseeing is not None and self._foreseeing is not engine.process:
+            # That one hears of no request; two engines would compute at once.
+            self._foreseeing.foresee(None)
+        self._foreseeing = None
         if engine.device != ref:
             fetched = self._fetch(ref, token)
             try:
@@ -410,9 +418,10 @@ class GroupService:
         arena = self._states.allocate(ref, engine.layout)
         try:
             engine.device = None
-            found, store_s = self.rollouts.train(call, engine.process, batch, options, arena)
-            self._states.note_move(Tier.DEVICE, Tier.HOST, arena.nbytes, store_s)
-            metrics = {**found, **_reward_metrics(rewards)}
+            found = self.rollouts.train(call, engine.process, batch, options, arena)
+            self._states.note_move(Tier.DEVICE, Tier.HOST, arena.nbytes, found.store_s)
+            lease.ahead_s = found.ahead_s
+            metrics = {**found.metrics, **_reward_metrics(rewards)}
             return self._commit(call, engine, arena, metrics, before)
         except BaseException:
             with suppress(StateError):  # it was committed, and what failed came after
@@ -461,6 +470,7 @@ class GroupService:
                 outcome,
                 self.snapshot(),
                 trained,
+                lease.ahead_s,
             )
         )
 

@@ -149,6 +149,19 @@ def test_a_child_that_foresees_answers_what_it_is_asked(remote):
     assert drawn == remote.engine.generate(PROMPTS, one, KEY)
 
 
+def test_the_seconds_computed_ahead_are_told_with_the_training(remote):
+    arena = remote.new_arena()
+    batch = remote.batch()
+    assert remote.engine.train_and_store(batch, TRAIN, "", arena).ahead_s == 0.0
+    remote.batch()
+    remote.engine.foresee(FORWARD)
+    remote.engine.foresee(None)
+    assert remote.engine.train_and_store(batch, TRAIN, "", arena).ahead_s == 0.0
+    remote.batch()
+    remote.engine.foresee(FORWARD)
+    assert remote.engine.train_and_store(batch, TRAIN, "", arena).ahead_s > 0.0
+
+
 def test_a_child_that_is_told_of_no_rollout_foresees_nothing(remote):
     remote.reset()
     for _ in range(2):

@@ -131,7 +131,7 @@ def test_a_step_of_two_ranks_is_that_of_one(rig, alone, batch, changes):
     expected, found = rig.new_arena(), rig.new_arena()
     wanted = alone.train(batch, options)
     alone.store(expected.view)
-    metrics, _ = rig.engine.train_and_store(batch, options, "", found)
+    metrics = rig.engine.train_and_store(batch, options, "", found).metrics
     assert metrics == pytest.approx(wanted, rel=1e-5, abs=1e-6)
     assert_equal_states(rig.engine.layout(), found, expected, options.learning_rate)
 

@@ -272,9 +272,9 @@ def test_training_and_storing_in_one_exchange_gives_what_two_do(rig):
     batch, found = rig.batch(), rig.new_arena()
     metrics, expected = rig.engine.train(batch, TrainOptions()), rig.stored()
     rig.reset()
-    together, store_s = rig.engine.train_and_store(batch, TrainOptions(), "both", found)
-    assert (together, bytes(found.view)) == (metrics, expected)
-    assert store_s > 0
+    together = rig.engine.train_and_store(batch, TrainOptions(), "both", found)
+    assert (together.metrics, bytes(found.view)) == (metrics, expected)
+    assert together.store_s > 0
 
 
 def test_nothing_is_stored_of_training_that_was_stopped(rig):

@@ -7,7 +7,7 @@ import pytest
 from dataflow.calls import GenerateOptions, LLMCall, TrainOptions
 from dataflow.phases import Phase
 from dataflow.samples import Prompt, Sample
-from plexrl.engines.protocol import Interrupted, TrainBatch
+from plexrl.engines.protocol import Interrupted, StoredTraining, TrainBatch
 from plexrl.errors import EngineError
 from plexrl.services.rollouts import Rollouts, Stopped
 
@@ -42,7 +42,11 @@ class Engine:
 
     def train_and_store(self, _batch, _options, name, _arena):
         self.meanwhile()
-        return {"is_stopped": float(name in self.stopped)}, 0.5
+        return stored(is_stopped=name in self.stopped)
+
+
+def stored(*, is_stopped):
+    return StoredTraining({"is_stopped": float(is_stopped)}, 0.5)
 
 
 @pytest.fixture
@@ -81,11 +85,11 @@ def test_training_is_stopped_when_it_is_asked_to_yield(rollouts, is_early):
     rollouts.begin("f")
     if is_early:
         rollouts.ask("f")
-    assert rollouts.train(call, engine, batch, TrainOptions(), None) == ({"is_stopped": 1.0}, 0.5)
+    assert rollouts.train(call, engine, batch, TrainOptions(), None) == stored(is_stopped=True)
     rollouts.end()
     rollouts.begin("g")
     engine.meanwhile = lambda: rollouts.ask("f")
-    assert rollouts.train(call, engine, batch, TrainOptions(), None) == ({"is_stopped": 0.0}, 0.5)
+    assert rollouts.train(call, engine, batch, TrainOptions(), None) == stored(is_stopped=False)
 
 
 def test_who_does_not_hold_the_lease_is_asked_in_vain(rollouts):
