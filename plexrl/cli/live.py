@@ -270,7 +270,7 @@ def swaps(traffic: Iterable[Traffic]) -> str:
 
 def megabytes(num_bytes: int) -> str:
     """Bytes as megabytes (10⁶) for people."""
-    return f"{num_bytes / 1e6:.0f} MB"
+    return f"{num_bytes / 1e6:{'.0f' if num_bytes >= 1e6 else '.2g'}} MB"
 
 
 def _plan_line(plan: PlanStatus) -> Text:

@@ -45,6 +45,7 @@ class Cleared:
             "versions": [] if found is None else [ref.version for ref in found.versions],
             "quarantined": [] if found is None else list(found.quarantined),
             "nbytes": 0 if found is None else found.nbytes,
+            "moved_aside": [] if found is None else list(map(str, found.moved_aside)),
             "left_alone": self.reason,
         }
 
@@ -72,7 +73,8 @@ def listing(where: str | Path) -> list[dict[str, object]]:
     registry = JobRegistry(where)
     rows: list[dict[str, object]] = []
     with opened(where) as store:
-        for job in sorted({*store.jobs(), *registry.names()}):
+        names = set(registry.names())
+        for job in sorted({*store.jobs(), *names}):
             for model in store.models(job):
                 versions = store.versions(job, model)
                 # One that is damaged says nothing; `check` tells what is wrong with it.
@@ -80,7 +82,7 @@ def listing(where: str | Path) -> list[dict[str, object]]:
                 rows.append(
                     {
                         "job": job,
-                        "state": _state(registry.error(job)),
+                        "state": _state(registry.error(job)) if job in names else "no job",
                         "model": model,
                         "versions": list(versions),
                         "iteration": None if newest is None else newest.iteration,
@@ -174,15 +176,16 @@ def bring_in(where: str | Path, source: Path, state: str) -> Manifest:
 def cleared_table(rows: tuple[Cleared, ...]) -> Table:
     """What garbage collection did, for people."""
     table = Table(box=None, pad_edge=False, header_style="dim")
-    for name in ("job", "versions", "damaged", "freed", "left alone"):
+    for name in ("job", "versions", "damaged", "freed", "moved aside", "left alone"):
         table.add_column(name)
     for row in rows:
-        found = row.collected or Collected((), (), 0)
+        found = row.collected or Collected((), (), 0, ())
         table.add_row(
             row.job,
             str(len(found.versions)),
             str(len(found.quarantined)),
             megabytes(found.nbytes),
+            ", ".join(map(str, found.moved_aside)) or "–",
             row.reason or "–",
         )
     return table

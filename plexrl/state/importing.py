@@ -7,6 +7,7 @@ loads only where it is used: the command line starts without it.
 from __future__ import annotations
 
 import json
+import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -111,7 +112,10 @@ class DistributedCheckpoint:
         from torch.distributed.checkpoint.filesystem import FileSystemReader  # noqa: PLC0415
         from torch.distributed.checkpoint.state_dict_loader import load  # noqa: PLC0415
 
-        load(dict(targets), storage_reader=FileSystemReader(self.folder), no_dist=True)
+        with warnings.catch_warnings():
+            # That one process loads is what is asked for.
+            warnings.filterwarnings("ignore", "torch.distributed is disabled", UserWarning)
+            load(dict(targets), storage_reader=FileSystemReader(self.folder), no_dist=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,8 +153,9 @@ def _source(path: Path) -> TensorSource:
         return SafetensorsFiles(_indexed(path))
     if (path / "model.safetensors").is_file():
         return SafetensorsFiles((path / "model.safetensors",))
+    what = "holds no tensors that can be imported" if path.exists() else "does not exist"
     raise ModelFolderError(
-        f"{path} holds no tensors that can be imported; give a .safetensors file, a Hugging Face "
+        f"{path} {what}; give a .safetensors file, a Hugging Face "
         f"folder with model.safetensors, or a torch distributed checkpoint with {_DCP_METADATA}"
     )
 

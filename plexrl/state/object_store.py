@@ -224,12 +224,13 @@ class ObjectStore:
         """Delete what a job needs no more: old versions, damaged ones, remains of crashes."""
         self._claims.claim(job)
         deleted: list[StateRef] = []
+        damaged: list[StateRef] = []
         quarantined: list[str] = []
         nbytes = 0
         for model in self.models(job):
             prefix = f"{name_to_path(job)}/{name_to_path(model)}/"
             before = self._bucket.sizes(prefix)
-            find_good(self, job, model, keep)
+            damaged += find_good(self, job, model, keep)
             deleted += self.retain(job, model, keep)
             needed = self._needed(job, model)
             self._bucket.delete([key for key in before if not key.startswith(needed)])
@@ -237,7 +238,7 @@ class ObjectStore:
             nbytes += sum(before.values()) - sum(after.values())
             asides = (key.removeprefix(prefix) for key in before.keys() - after.keys())
             quarantined += sorted(n.partition("/")[0] for n in asides if n.startswith(QUARANTINE))
-        return Collected(tuple(deleted), tuple(quarantined), nbytes)
+        return Collected(tuple(deleted), tuple(quarantined), nbytes, tuple(damaged))
 
     def _needed(self, job: str, model: str) -> tuple[str, ...]:
         """Prefixes of the objects of all committed versions of a model."""

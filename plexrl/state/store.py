@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
@@ -36,6 +35,8 @@ class Collected:
     """Names under which damaged versions had been moved aside."""
     nbytes: int
     """Bytes that these and remains of interrupted commits took."""
+    moved_aside: tuple[StateRef, ...]
+    """Versions found damaged when those to keep were read back."""
 
 
 class Store(Protocol):
@@ -167,23 +168,32 @@ def delete_old(store: Store, job: str, model: str, keep: int) -> tuple[StateRef,
     return tuple(ref for ref in old if store.delete(ref))
 
 
-def find_good(store: Store, job: str, model: str, keep: int) -> None:
+def find_good(store: Store, job: str, model: str, keep: int) -> tuple[StateRef, ...]:
     """Read versions back, newest first, until `keep` are good; damaged ones are moved aside.
 
     Otherwise the last good version could be deleted for newer ones that nobody can use.
+
+    Returns
+    -------
+    tuple
+        The damaged ones.
     """
     num_good = 0
+    damaged: list[StateRef] = []
     for version in reversed(store.versions(job, model)):
         if num_good == keep:
-            return
+            break
         ref = StateRef(job, model, version)
-        with suppress(IntegrityError):
+        try:
             arena = Arena(store.manifest(ref).layout.nbytes)
             try:
                 store.read(ref, arena.view)
             finally:
                 arena.close()
             num_good += 1
+        except IntegrityError:
+            damaged.append(ref)
+    return tuple(damaged)
 
 
 def all_versions(store: Store) -> tuple[StateRef, ...]:

@@ -401,19 +401,21 @@ class ZarrStore:
             for path in quarantined:
                 files.remove_tree(path)
         deleted: list[StateRef] = []
+        damaged: list[StateRef] = []
         for model in self.models(job):
             sizes = {
                 StateRef(job, model, version): files.tree_bytes(folder)
                 for version in self.versions(job, model)
                 if (folder := self._folder.version_folder(StateRef(job, model, version)))
             }
-            find_good(self, job, model, keep)
+            damaged += find_good(self, job, model, keep)
             gone = self.retain(job, model, keep)
             nbytes += sum(sizes[ref] for ref in gone)
             deleted += gone
         with files.disk_errors(f"collect {job} in", self._root):
             self._spares.drop(job)
-        return Collected(tuple(deleted), tuple(path.name for path in quarantined), nbytes)
+        names = tuple(path.name for path in quarantined)
+        return Collected(tuple(deleted), names, nbytes, tuple(damaged))
 
     def check(self, ref: StateRef | None = None) -> tuple[Finding, ...]:
         """Read and verify one version or all; reports, and changes nothing."""

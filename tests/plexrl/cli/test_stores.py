@@ -63,14 +63,17 @@ def test_a_sound_store_is_as_written(folder):
     assert not any(finding["damage"] for finding in findings)
 
 
-def test_a_flipped_bit_is_found_and_nothing_is_moved(folder):
-    chunk = max(
-        (p for p in Path(states_of(folder)).rglob("*") if p.is_file()),
-        key=lambda p: p.stat().st_size,
-    )
+def flip_a_bit(folder):
+    """Damage the last version of the last job; returns its chunk, and what it then holds."""
+    chunk = Path(states_of(folder)) / "open" / "actor" / "v00000001" / "weights" / "c.0"
     damaged = bytearray(chunk.read_bytes())
     damaged[100] ^= 1
     chunk.write_bytes(damaged)
+    return chunk, damaged
+
+
+def test_a_flipped_bit_is_found_and_nothing_is_moved(folder):
+    chunk, damaged = flip_a_bit(folder)
     done = CliRunner().invoke(app, ["store", "check", str(folder)])
     assert done.exit_code == 1
     assert chunk.read_bytes() == damaged
@@ -121,6 +124,13 @@ def test_gc_removes_old_versions_and_says_so(folder):
     assert stores.listing(folder)[0]["versions"] == [1]
 
 
+def test_gc_says_which_versions_it_found_damaged(folder):
+    flip_a_bit(folder)
+    jobs = json.loads(invoke("gc", folder, "--keep", 1).stdout)["jobs"]
+    assert [job["moved_aside"] for job in jobs] == [[], [], ["open/actor@1"]]
+    assert stores.listing(folder)[2]["versions"] == [0]
+
+
 def test_gc_leaves_a_job_that_runs_alone(folder):
     with ZarrStore(states_of(folder), shared=True) as running:
         running.collect("open", 2)
@@ -138,6 +148,7 @@ def test_weights_come_in_and_go_out(folder, tmp_path_factory):
     save_file(weights, outside / "x.safetensors")
     (outside / "config.json").write_text('{"model_type": "qwen3"}')
     assert invoke("import", folder, outside / "x.safetensors", "new/actor").exit_code == 0
+    assert {row["job"]: row["state"] for row in stores.listing(folder)}["new"] == "no job"
     output = outside / "out"
     done = invoke("export", folder, "new/actor@0", output, "--base", outside)
     assert done.exit_code == 0

@@ -220,8 +220,11 @@ def test_collecting_keeps_the_last_good_version_whatever_is_damaged(backend, ope
         opened.write(*states.make(version=version))
     for version in (2, 3):
         spoil(backend, opened, StateRef("job", "actor", version))
-    assert [ref.version for ref in opened.collect("job", 1).versions] == [0]
+    found = opened.collect("job", 1)
+    assert [ref.version for ref in found.versions] == [0]
+    assert [ref.version for ref in found.moved_aside] == [3, 2]
     assert opened.versions("job", "actor") == (1,)
+    assert opened.collect("job", 1).moved_aside == ()
     assert opened.check()[0].damage == ""
 
 

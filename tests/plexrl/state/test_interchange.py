@@ -105,6 +105,8 @@ def test_an_import_never_replaces_what_is_committed(store, tmp_path, tensors):
 def test_what_cannot_be_imported_is_named(tmp_path):
     with pytest.raises(ModelFolderError, match="holds no tensors that can be imported"):
         open_source(tmp_path)
+    with pytest.raises(ModelFolderError, match=r"none\.safetensors does not exist"):
+        open_source(tmp_path / "none.safetensors")
     (tmp_path / "bad.safetensors").write_bytes(b"nonsense")
     with pytest.raises(ModelFolderError, match="cannot be read as safetensors"):
         open_source(tmp_path / "bad.safetensors")
