@@ -48,9 +48,10 @@ class Call:
 
     def join(self) -> None:
         """Do the other's part; in the other thread."""
-        if not self._claim.acquire(blocking=False):
-            return  # the caller did it all
         self._given.acquire()
+        # Only now: a thread that was woken up may not run again before the caller has done all.
+        if not self._claim.acquire(blocking=False):
+            return
         try:
             if self._work is not None:
                 self._work()

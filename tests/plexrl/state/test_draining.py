@@ -6,7 +6,7 @@ from threading import Barrier, Event, get_ident
 
 import pytest
 
-from plexrl.state.draining import Partner, for_all
+from plexrl.state.draining import Call, Partner, for_all
 
 NAME = "joins-in"
 
@@ -101,6 +101,14 @@ def test_the_caller_does_all_where_no_thread_is_free(partner):
 
     with partner.call() as busy:
         busy.share(meanwhile, keep_busy)
+
+
+def test_a_thread_that_comes_late_finds_nothing_to_do():
+    done = []
+    with Call() as call:
+        call.share(lambda: done.append("own"), lambda: done.append("other"))
+    call.join()
+    assert done == ["own"]
 
 
 def test_a_call_that_comes_to_nothing_leaves_the_other_thread_to_the_next(partner):
