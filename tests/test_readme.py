@@ -9,9 +9,11 @@ from pathlib import Path
 
 import pytest
 import yaml
+from typer.testing import CliRunner
 
 from plexrl.cli.building import build_job
 from plexrl.cli.jobfile import read_job_file
+from plexrl.cli.main import app
 
 ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -67,12 +69,11 @@ def test_job_files_it_shows_build(tmp_path):
         )
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("command", [c for c in commands() if c[0] == "plexrl"], ids=" ".join)
 def test_commands_it_shows_have_these_options(command):
     path = [word for word in command[1:3] if re.fullmatch("[a-z]+", word)]
-    done = run([sys.executable, "-m", "plexrl", *path, "--help"], ROOT)
-    assert done.returncode == 0, done.stderr
+    done = CliRunner().invoke(app, [*path, "--help"])
+    assert done.exit_code == 0, done.output
     for option in (word for word in command if word.startswith("--")):
         assert option in re.sub(r"\x1b\[[0-9;]*m", "", done.stdout)
 

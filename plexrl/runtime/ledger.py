@@ -68,7 +68,7 @@ class Ledger:
         """Note that it waits for a lease no more."""
         entry = self._live.get(function_id)
         if entry is not None:
-            self._live[function_id] = replace(entry, ready_s=None)
+            self._live[function_id] = replace(entry, ready_s=None, groups=())
 
     def admitted(self, function_id: str, groups: tuple[str, ...]) -> None:
         """Note where it was sent, and what it holds."""

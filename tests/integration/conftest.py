@@ -8,8 +8,10 @@ import plexrl
 from dataflow import tasks
 from dataflow.rewards import LateJudge
 from plexrl.engines.tiny_model import random_base
-from tests.integration.rewards import DIGITS
+from tests.integration.rewards import DIGITS, Gate
 
+NUM_PROMPTS = 4
+"""Prompts an iteration of a small job draws."""
 NUM_HOST_STATES = 3
 """States of the tiny model that fit the host budget: fewer than the jobs of a test need, so that
 states really travel through the store."""
@@ -38,7 +40,7 @@ def cluster(tmp_path_factory, host_budget_bytes):
         assert cluster.status().num_errors == 0
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def small_job(base):
     def make(name, task="ascending", iterations=4, seed=0, reward=DIGITS, **settings):
         options = settings.pop("task_options", {})
@@ -51,7 +53,17 @@ def small_job(base):
             iterations=iterations,
             name=name,
             seed=seed,
-            **{"num_prompts": 4, "num_samples": 4, "slowdown_limit": 10.0, **settings},
+            **{"num_prompts": NUM_PROMPTS, "num_samples": 4, "slowdown_limit": 10.0, **settings},
         )
+
+    return make
+
+
+@pytest.fixture
+def gate(tmp_path):
+    """Holds a job of `small_job` up once it has done some iterations, until the test opens it."""
+
+    def make(iterations, verifier=DIGITS, name="gate"):
+        return Gate(verifier, tmp_path / name, iterations * NUM_PROMPTS)
 
     return make

@@ -21,16 +21,18 @@ def processes_of(cluster):
     return workers + [child for worker in workers for child in worker.children(recursive=True)]
 
 
-@pytest.fixture
-def own_cluster(tmp_path, host_budget_bytes):
-    scratch = tmp_path / "scratch"
+@pytest.fixture(scope="module")
+def own_cluster(tmp_path_factory, host_budget_bytes):
+    folder = tmp_path_factory.mktemp("deaths")
+    scratch = folder / "scratch"
     with (
         dask.config.set(temporary_directory=str(scratch)),
         plexrl.LocalCluster(
-            groups=1, cpu_workers=2, store=tmp_path / "store", host_budget_bytes=host_budget_bytes
+            groups=1, cpu_workers=2, store=folder / "store", host_budget_bytes=host_budget_bytes
         ) as cluster,
     ):
         yield cluster
+        assert cluster.status().num_errors == 0
         family = processes_of(cluster)
         assert len(family) >= 3
     assert psutil.wait_procs(family, TIMEOUT_S)[1] == []
@@ -50,43 +52,51 @@ def kill_worker(cluster, address):
     os.kill(pid, signal.SIGKILL)
 
 
-@pytest.fixture
-def expected(cluster, small_job, tmp_path):
-    name = f"undisturbed-{tmp_path.name}"
-    run = cluster.submit(small_job(name, iterations=ITERATIONS))
+@pytest.fixture(scope="module")
+def expected(cluster, small_job, tmp_path_factory):
+    run = cluster.submit(small_job("undying", iterations=ITERATIONS))
     run.result(TIMEOUT_S)
-    return run.export(tmp_path / "undisturbed")
+    return run.export(tmp_path_factory.mktemp("undying") / "model")
 
 
 def test_a_killed_group_worker_costs_no_iteration_and_changes_no_bit(
-    own_cluster, small_job, expected, tmp_path
+    own_cluster, small_job, expected, gate, tmp_path
 ):
-    run = own_cluster.submit(small_job("job", iterations=ITERATIONS))
+    held = gate(ITERATIONS - 1)
+    run = own_cluster.submit(small_job("job", iterations=ITERATIONS, reward=held))
     wait_for_iteration(run, 2)
     kill_worker(own_cluster, own_cluster.status().groups[0].worker)
+    held.open()
     assert run.result(TIMEOUT_S).iteration == ITERATIONS
     assert run.export(tmp_path / "job") == expected
     assert [row["iteration"] for row in run.metrics()] == list(range(ITERATIONS))
-    assert own_cluster.status().num_errors == 0
 
 
-def test_a_killed_driver_is_started_again_and_goes_on(own_cluster, small_job, expected, tmp_path):
-    run = own_cluster.submit(small_job("job", iterations=ITERATIONS))
+def test_a_killed_driver_is_started_again_and_goes_on(
+    own_cluster, small_job, expected, gate, tmp_path
+):
+    held = gate(ITERATIONS - 1)
+    run = own_cluster.submit(small_job("driven", iterations=ITERATIONS, reward=held))
     wait_for_iteration(run, 2)
     group = own_cluster.status().groups[0].worker
     for address in set(own_cluster.client.scheduler_info(n_workers=-1)["workers"]) - {group}:
         kill_worker(own_cluster, address)
+    held.open()
     assert run.result(TIMEOUT_S).iteration == ITERATIONS
-    assert run.export(tmp_path / "job") == expected
+    assert run.export(tmp_path / "driven") == expected
     assert [row["iteration"] for row in run.metrics()] == list(range(ITERATIONS))
 
 
-def test_a_new_cluster_on_the_same_store_goes_on(small_job, expected, host_budget_bytes, tmp_path):
+def test_a_new_cluster_on_the_same_store_goes_on(
+    small_job, expected, host_budget_bytes, gate, tmp_path
+):
     where = {"store": tmp_path / "store", "host_budget_bytes": host_budget_bytes}
-    job = small_job("job", iterations=ITERATIONS)
+    held = gate(ITERATIONS - 1)
+    job = small_job("job", iterations=ITERATIONS, reward=held)
     with plexrl.LocalCluster(groups=1, **where) as first:
         run = first.submit(job)
         wait_for_iteration(run, 2)
+        held.open()
     with plexrl.LocalCluster(groups=1, **where) as second:
         refused = second.submit(job).wait(TIMEOUT_S)
         assert refused.state == "failed"

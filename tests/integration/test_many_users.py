@@ -51,13 +51,15 @@ def plexrl_elsewhere(security, folder, *words):
 
 
 def test_users_of_one_encrypted_cluster_see_and_steer_each_others_jobs(
-    secure, security, small_job, tmp_path
+    secure, security, small_job, gate, tmp_path
 ):
     address = secure.client.scheduler.address
     assert address.startswith("tls://")
-    mine = secure.submit(small_job("mine", iterations=12))
+    held = gate(3)
+    mine = secure.submit(small_job("mine", iterations=6, reward=held))
     wait_for_iteration(mine, 1)
     mine.pause("until others are done")
+    held.open()
     wait_until(mine, rests)
     done = plexrl_elsewhere(security, tmp_path, "status", "--json", address)
     assert done.returncode == 0, done.stderr
@@ -78,6 +80,6 @@ def test_users_of_one_encrypted_cluster_see_and_steer_each_others_jobs(
     assert "draining" in done.stdout
     assert secure.add_group() == "group-1"
     ended = mine.result(TIMEOUT_S)
-    assert (ended.group, ended.iteration) == ("group-1", 12)
+    assert (ended.group, ended.iteration) == ("group-1", 6)
     with pytest.raises(plexrl.InputError, match="choose another name"):
         secure.add_group("group-1")

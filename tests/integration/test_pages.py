@@ -78,7 +78,7 @@ def test_every_page_of_dask_links_to_ours(root):
 def test_pages_show_the_right_numbers_and_no_error_on_the_console(
     cluster, ran, root, tmp_path, small_job_module
 ):
-    going = cluster.submit(small_job_module("pages-b", iterations=200))
+    going = cluster.submit(small_job_module("pages-b", iterations=10_000))
     with browser(tmp_path / "profile") as tab:
         for name in PAGES:
             text, _ = tab.open(f"{root}/{name}", SHOWN[name])

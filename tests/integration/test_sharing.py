@@ -62,15 +62,17 @@ def test_leases_of_a_group_never_overlap(cluster, small_job):
         assert after.started_s >= before.ended_s, (before, after)
 
 
-def test_a_killed_engine_costs_no_iteration_and_changes_no_bit(cluster, small_job, tmp_path):
-    expected = run_alone(cluster, small_job("calm", iterations=8), tmp_path / "calm")
-    run = cluster.submit(small_job("killed", iterations=8))
+def test_a_killed_engine_costs_no_iteration_and_changes_no_bit(cluster, small_job, gate, tmp_path):
+    expected = run_alone(cluster, small_job("calm", iterations=6), tmp_path / "calm")
+    held = gate(5)
+    run = cluster.submit(small_job("killed", iterations=6, reward=held))
     wait_for_iteration(run, 2)
     (group,) = cluster.status().groups
     os.kill(group.engine_pid, signal.SIGKILL)
-    assert run.result(TIMEOUT_S).iteration == 8
+    held.open()
+    assert run.result(TIMEOUT_S).iteration == 6
     assert run.export(tmp_path / "killed") == expected
-    assert [row["iteration"] for row in run.metrics()] == list(range(8))
+    assert [row["iteration"] for row in run.metrics()] == list(range(6))
     assert cluster.status().groups[0].num_engine_starts > group.num_engine_starts
 
 
@@ -115,14 +117,16 @@ def wait_until(is_met):
         time.sleep(0.01)
 
 
-def test_a_second_client_finds_the_jobs_and_the_services_of_the_first(cluster, small_job):
+def test_a_second_client_finds_the_jobs_and_the_services_of_the_first(cluster, small_job, gate):
     from distributed import Client
 
-    run = cluster.submit(small_job("attached", iterations=6))
+    held = gate(3)
+    run = cluster.submit(small_job("attached", iterations=4, reward=held))
     wait_for_iteration(run, 1)
     before = cluster.status().groups[0].num_engine_starts
     with Client(cluster.client.scheduler.address, set_as_default=False) as client:
         other = plexrl.attach(client)
         assert "attached" in other.jobs()
-        assert other.run("attached").result(TIMEOUT_S).iteration == 6
+        held.open()
+        assert other.run("attached").result(TIMEOUT_S).iteration == 4
     assert cluster.status().groups[0].num_engine_starts == before

@@ -5,6 +5,7 @@ import os
 import signal
 import time
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 
 import pytest
 from typer.testing import CliRunner
@@ -14,10 +15,11 @@ from plexrl.cli.main import app
 from plexrl.core.status import JobState
 from plexrl.errors import JobError
 from solver.trace import Outcome
+from tests.integration.rewards import DIGITS
 from tests.integration.test_deaths import TIMEOUT_S, wait_for_iteration
 
 pytestmark = pytest.mark.slow
-ITERATIONS = 10
+ITERATIONS = 8
 
 
 @pytest.fixture(scope="module")
@@ -29,35 +31,16 @@ def groups(tmp_path_factory, host_budget_bytes):
 
 
 @pytest.fixture(scope="module")
-def expected(groups, base, tmp_path_factory):
-    job = plexrl.grpo(
-        model=base,
-        task="ascending",
-        iterations=ITERATIONS,
-        name="undisturbed",
-        num_prompts=4,
-        num_samples=4,
-        slowdown_limit=10.0,
-    )
-    run = groups.submit(job)
+def expected(groups, small_job, tmp_path_factory):
+    run = groups.submit(small_job("undisturbed", iterations=ITERATIONS))
     run.result(TIMEOUT_S)
     return run.export(tmp_path_factory.mktemp("undisturbed") / "model")
 
 
 @pytest.fixture
-def submit(groups, base):
-    def submit(name, iterations=ITERATIONS):
-        return groups.submit(
-            plexrl.grpo(
-                model=base,
-                task="ascending",
-                iterations=iterations,
-                name=name,
-                num_prompts=4,
-                num_samples=4,
-                slowdown_limit=10.0,
-            )
-        )
+def submit(groups, small_job):
+    def submit(name, reward=DIGITS, iterations=ITERATIONS):
+        return groups.submit(small_job(name, iterations=iterations, reward=reward))
 
     return submit
 
@@ -85,14 +68,30 @@ def rests(status):
     return status.state is JobState.PAUSED and not status.asked
 
 
+@contextmanager
+def opened_once_asked(held, run):
+    """Let a job go on once something was asked of it: commands wait in the main thread."""
+
+    def open_it():
+        wait_until(run, lambda status: status.asked or rests(status))
+        held.open()
+
+    with ThreadPoolExecutor(1) as pool:
+        opening = pool.submit(open_it)
+        yield
+        opening.result(TIMEOUT_S)
+
+
 @pytest.mark.parametrize("now", [False, True], ids=["after its iteration", "at once"])
 def test_a_paused_job_frees_its_group_and_goes_on_with_the_same_bits(
-    groups, submit, expected, now, tmp_path
+    groups, submit, expected, gate, now, tmp_path
 ):
-    run = submit(f"paused-{now}")
+    held = gate(2)
+    run = submit(f"paused-{now}", held)
     wait_for_iteration(run, 2)
     words = ["--reason", "a demo needs the group", *(["--now"] if now else [])]
-    assert told(groups, "pause", run.name, "--wait", *words) == "done"
+    with opened_once_asked(held, run):
+        assert told(groups, "pause", run.name, "--wait", *words) == "done"
     status = run.status()
     assert rests(status)
     assert "a demo needs the group" in status.waits_for
@@ -108,26 +107,32 @@ def test_a_paused_job_frees_its_group_and_goes_on_with_the_same_bits(
 
 
 def test_a_job_moves_to_another_group_and_its_iteration_is_replayed_when_asked(
-    groups, submit, expected, tmp_path
+    groups, submit, expected, gate, tmp_path
 ):
-    run = submit("moved")
+    last = gate(ITERATIONS - 1, name="last")
+    held = gate(2, last)
+    run = submit("moved", held)
     wait_for_iteration(run, 1)
     home = run.status().group
     (away,) = {group.name for group in groups.status().groups} - {home}
     assert away in run.move(away)
+    held.open()
     wait_until(run, lambda status: status.group == away and not status.asked)
     wait_for_iteration(run, 5)
     assert "again" in told(groups, "cancel", run.name, "--iteration")
+    last.open()
     assert run.result(TIMEOUT_S).iteration == ITERATIONS
     assert run.export(tmp_path / "model") == expected
     leases = [lease for lease in groups.trace().leases if lease.job == run.name]
     assert {lease.group for lease in leases if lease.iteration >= 0} == {home, away}
 
 
-def test_a_cancelled_sample_ends_alone_and_its_job_goes_on(groups, submit):
-    run = submit("sampling", iterations=4)
+def test_a_cancelled_sample_ends_alone_and_its_job_goes_on(groups, submit, gate):
+    held = gate(1)
+    run = submit("sampling", held, iterations=4)
     # Of an iteration that is still to come, so that it is not over before it is asked for.
     assert "nothing is learned" in told(groups, "cancel", run.name, "--sample", "13", "2")
+    held.open()
     assert run.result(TIMEOUT_S).iteration == 4
     ends = {(r["prompt_index"], r["sample_index"]): r["end"] for r in run.samples()}
     assert [sample for sample, end in ends.items() if end == "cancelled"] == [(13, 2)]
@@ -200,14 +205,16 @@ def test_an_export_survives_the_death_of_its_engine(groups, submit, tmp_path):
 
 
 def test_a_drained_group_empties_and_a_job_without_room_waits_and_says_why(
-    groups, submit, expected, tmp_path
+    groups, submit, expected, gate, tmp_path
 ):
-    run = submit("drained")
+    held = gate(2)
+    run = submit("drained", held)
     wait_for_iteration(run, 1)
     home = run.status().group
     (away,) = {group.name for group in groups.status().groups} - {home}
     groups.drain(away, "new memory")
     assert run.name in told(groups, "drain", home, "--reason", "new memory")
+    held.open()
     status = wait_until(run, lambda status: "draining" in status.asked)
     assert "new memory" in status.asked
     assert all(group.draining.startswith("drained") for group in groups.status().groups)
@@ -221,9 +228,10 @@ def test_a_drained_group_empties_and_a_job_without_room_waits_and_says_why(
 
 
 def test_an_applied_plan_moves_jobs_and_one_for_others_is_refused(
-    groups, submit, expected, tmp_path
+    groups, submit, expected, gate, tmp_path
 ):
-    run = submit("planned")
+    held = gate(2)
+    run = submit("planned", held)
     home = run.status().group
     (away,) = {group.name for group in groups.status().groups} - {home}
     wait_until(run, lambda _: groups.status().plan.order.get(home))
@@ -235,7 +243,8 @@ def test_an_applied_plan_moves_jobs_and_one_for_others_is_refused(
     assert refused.exit_code == 2
     assert "only in the plan: stranger" in json.loads(refused.stdout)["error"]["message"]
     path.write_text(plan.replace(home, away))
-    done = CliRunner().invoke(app, ["apply", str(path), "-a", address, "--json", "--wait"])
+    with opened_once_asked(held, run):
+        done = CliRunner().invoke(app, ["apply", str(path), "-a", address, "--json", "--wait"])
     assert done.exit_code == 0, done.output
     assert json.loads(done.stdout)["moves"] == [{"job": run.name, "from": home, "to": away}]
     assert run.result(TIMEOUT_S).group == away

@@ -97,3 +97,17 @@ def test_what_was_served_is_lost_with_the_group(ledger, has_begun_again):
     ledger.lost("g", 105.0)
     assert ledger["f"].served_s == 0.0
     assert (ledger["f"].ready_s is None) == has_begun_again
+
+
+def test_what_no_longer_waits_is_withdrawn_once_and_is_nowhere():
+    ledger = Ledger(epoch_s=100.0)
+    ledger.know(entry())
+    ledger.ready("f", 100.5)
+    ledger.admitted("f", ("g",))
+    assert ledger.may_withdraw("f")
+    ledger.withdrawn("f")
+    assert not ledger.may_withdraw("f")
+    # Ready again, elsewhere: that its old group is lost does not concern it.
+    ledger.ready("f", 101.0)
+    ledger.lost("g", 102.0)
+    assert ledger.may_withdraw("f")
