@@ -6,6 +6,7 @@ of an answer are confirmed by the simulator of the very arbiter and rule that ru
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
@@ -58,6 +59,8 @@ class Effort:
     """Minimise the price per second alone: a slowdown within its limit counts for nothing."""
     max_cell_jobs: int = 8
     """Most jobs of one cell, over all its groups."""
+    num_exchanges: int = 4_000
+    """Exchanges of jobs between chosen cells that are tried at most."""
     max_rounds: int = 16
     """Confirmations at most."""
 
@@ -131,6 +134,17 @@ class Sizing:
     banned: set[Shape] = field(default_factory=set)
     """Cells that failed the confirmation."""
 
+    def least(self, jobs: Sequence[Workload]) -> float:
+        """No cell for exactly these jobs is reduced below this; infinite if there is none."""
+        return min((option.least(self.theta) for option in self._options(jobs)), default=math.inf)
+
+    def _options(self, jobs: Sequence[Workload]) -> tuple[Option, ...]:
+        key = frozenset(job.name for job in jobs)
+        if key not in self.shapes:
+            ordered = tuple(sorted(jobs, key=lambda job: job.name))
+            self.shapes[key] = tuple(options(self.market, ordered))
+        return self.shapes[key]
+
     def best(self, jobs: Sequence[Workload], cutoff: float) -> Value | None:
         """The best cell for exactly these jobs; None if none is reduced below the cutoff.
 
@@ -138,11 +152,8 @@ class Sizing:
         may still be the best.
         """
         key = frozenset(job.name for job in jobs)
-        if key not in self.shapes:
-            ordered = tuple(sorted(jobs, key=lambda job: job.name))
-            self.shapes[key] = tuple(options(self.market, ordered))
         theta, found = self.theta, None
-        for option in sorted(self.shapes[key], key=lambda o: o.least(theta)):
+        for option in sorted(self._options(jobs), key=lambda o: o.least(theta)):
             if option.least(theta) >= cutoff:
                 break
             if (key, option.num_rollout, option.num_train) in self.banned:

@@ -29,6 +29,7 @@ from solver.cellvalue import (
 )
 from solver.cpsat import guard
 from solver.cpsat.master import LinearMaster
+from solver.exchanges import Ids, exchanges
 from solver.objective import MILLION
 from solver.placement.columns import Column
 from solver.scoring import Dispatch
@@ -67,6 +68,11 @@ CHOICE_S = 300.0
 so that the answer does not depend on the load."""
 GROWTH_SHARE = 0.4
 """Share of a budget after which sets are chosen and confirmed."""
+MOST_IMPROVEMENTS = 4
+"""Choices in turn with exchanges at most."""
+LEAST_GAIN = 1e-3
+"""Price that an exchange is worth at least, and share that choosing anew after exchanges is: less
+is within what valuations err by."""
 SAME_RATIO = 0.005
 """Ratios this near to each other need no other choice: sets are worth the same under both."""
 LOOK_SHARE = 0.3
@@ -78,9 +84,6 @@ LAST_S = 0.4
 LEAST_CHOICE_S = 1.0
 """With less time CP-SAT is not started: loading it takes nearly as long."""
 _UNSERVED = 1_000 * MILLION
-
-Ids = tuple[int, ...]
-"""Jobs by their place in the order of length, ascending."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,6 +156,7 @@ def right_size(
 def _settle(search: _Search, dispatch: Dispatch) -> dict[Ids, Value]:
     """The best choice whose cells are all confirmed."""
     search.look_again()
+    search.improve()
     for _ in range(search.sizing.effort.max_rounds):
         chosen = search.choose()
         failed = [ids for ids in chosen if not search.is_sound(ids)]
@@ -234,6 +238,8 @@ class _Search:
     """The best choice of whole sets so far."""
     sound: set[Ids] = field(default_factory=set)
     """Sets that keep their limits under other draws than those they were valued with."""
+    exchanged: set[tuple[Ids, Ids]] = field(default_factory=set)
+    """Pairs of sets whose exchanges were tried."""
     num_missed: int = 0
     """Chosen sets that were not confirmed in the end."""
     confirmed: set[Ids] = field(default_factory=set)
@@ -313,8 +319,7 @@ class _Search:
     def choose(self, among: Collection[Ids] | None = None) -> dict[Ids, Value]:
         """The best choice of whole sets; jobs alone are always among them."""
         known = [ids for ids in self.columns if among is None or len(ids) == 1 or ids in among]
-        # What a set misses in all is what a choice loses by it at least.
-        ordered = sorted(known, key=lambda ids: (len(ids) > 1, self._missing(ids) * len(ids)))
+        ordered = sorted(known, key=lambda ids: (len(ids) > 1, self._missed(ids)))
         ordered = ordered[:MAX_CHOICES]
         chosen = self._known_choice(set(known))
         place = {ids: index for index, ids in enumerate(ordered)}
@@ -348,6 +353,70 @@ class _Search:
                 served.update(ids)
         return kept
 
+    def improve(self) -> None:
+        """Choose, and let the chosen sets exchange jobs, until that finds nothing better."""
+        before = math.inf
+        for _ in range(MOST_IMPROVEMENTS):
+            if self.ends.is_looked:
+                return
+            self.choose()
+            self._exchange()
+            chosen = [self.columns[ids] for ids in self.chosen]
+            after = sum(value.cell.price for value in chosen)
+            if not self.sizing.effort.is_by_price:
+                after /= sum(value.work for value in chosen)
+            if after > before * (1 - LEAST_GAIN):
+                return
+            before = after
+
+    def _exchange(self) -> None:
+        """Let chosen sets exchange jobs, the worst first, as long as that is worth something."""
+        num_left = self.sizing.effort.num_exchanges
+        pairs = self._pairs()
+        while pairs and num_left > 0:
+            one, other = pairs.pop()
+            for changed in exchanges(one, other, self.most):
+                num_left -= 1
+                if self.ends.is_looked or num_left < 0:
+                    return
+                if self._is_better(changed, (one, other)):
+                    kept = [ids for ids in self.chosen if ids not in {one, other}]
+                    self.chosen = [*kept, *filter(None, changed)]
+                    pairs = self._pairs()
+                    break
+
+    def _pairs(self) -> list[tuple[Ids, Ids]]:
+        """Pairs of chosen sets that are still to be tried, the most promising last."""
+        pairs = set(combinations(sorted(self.chosen), 2)) - self.exchanged
+        return sorted(pairs, key=lambda pair: (sum(map(self._missed, pair)), pair))
+
+    def _is_better(self, changed: tuple[Ids, Ids], present: tuple[Ids, Ids]) -> bool:
+        """Whether two sets are sound and worth more than two others; they are kept if they are."""
+        self.exchanged.add(present)
+        theta = self.sizing.theta
+        most = sum(self.columns[ids].reduced(theta) for ids in present) - LEAST_GAIN
+        parts = [ids for ids in changed if ids]
+        leasts = [self._least(ids) for ids in parts]
+        found: dict[Ids, Value] = {}
+        for place, ids in enumerate(parts):
+            others = sum(v.reduced(theta) for v in found.values()) + sum(leasts[place + 1 :])
+            value = self.columns.get(ids) or self._best_below(ids, most - others)
+            if value is None or value.reduced(theta) >= most - others:
+                return False
+            found[ids] = value
+        self.tried.update(found)
+        self.columns.update(found)
+        if not all(self.is_sound(ids) for ids in parts):
+            self.ban([ids for ids in parts if len(ids) > 1 and ids not in self.sound])
+            return False
+        return sum(self.columns[ids].reduced(theta) for ids in parts) < most
+
+    def _least(self, ids: Ids) -> float:
+        """No cell for these jobs is reduced below this."""
+        if len(ids) == 1:
+            return self.columns[ids].reduced(self.sizing.theta)
+        return self.sizing.least([self.row[i] for i in ids])
+
     def ban(self, failed: Iterable[Ids]) -> None:
         """Use these cells never again; others for the same jobs may come in their place."""
         for ids in failed:
@@ -370,7 +439,9 @@ class _Search:
 
     def _best(self, ids: Ids) -> Value | None:
         own_price = sum(self.sizing.market.own_price(self.row[i]) for i in ids)
-        cutoff = sum(self.duals[i] for i in ids) + SLACK * own_price
+        return self._best_below(ids, sum(self.duals[i] for i in ids) + SLACK * own_price)
+
+    def _best_below(self, ids: Ids, cutoff: float) -> Value | None:
         return self.sizing.best([self.row[i] for i in ids], cutoff)
 
     def _varied(self, ids: Ids) -> Ids:
@@ -416,8 +487,12 @@ class _Search:
 
     def _missing(self, ids: Ids) -> float:
         """By how much the set misses what its jobs are worth, per job."""
+        return self._missed(ids) / len(ids)
+
+    def _missed(self, ids: Ids) -> float:
+        """The same for all its jobs together: what a choice loses by it at least."""
         reduced = self.columns[ids].reduced(self.sizing.theta)
-        return (reduced - sum(self.duals[i] for i in ids)) / len(ids)
+        return reduced - sum(self.duals[i] for i in ids)
 
     def _column(self, ids: Ids) -> Column:
         return Column(0, ids, round(self.columns[ids].reduced(self.sizing.theta) * MILLION))

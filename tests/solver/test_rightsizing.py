@@ -157,3 +157,18 @@ def test_without_an_answer_of_the_last_master_the_best_sets_serve(monkeypatch):
     assert sum(cell.price for cell in cells) < 4
     assert told[-1].ratio < COLOCATED.dedicated_price
     assert (told[-1].num_tried > 6, told[-1].num_missed) == (True, 0)
+
+
+@pytest.mark.slow
+def test_chosen_sets_that_exchange_jobs_cost_less():
+    jobs = [loop(f"j{i}", 40 + i if i < 3 else 10 + i, 8, 60, limit=1.4) for i in range(9)]
+    plain = replace(SMALL, steps=0, max_cell_jobs=3, num_exchanges=0)
+    ratios = []
+    for effort in (plain, replace(plain, num_exchanges=1000)):
+        told = []
+        cells = right_size(
+            COLOCATED, jobs, dispatch=shortest_first, effort=effort, on_standing=told.append
+        )
+        assert sorted(job.name for cell in cells for job in cell.jobs) == [j.name for j in jobs]
+        ratios.append(told[-1].ratio)
+    assert ratios[1] < ratios[0] - 0.01
