@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from plexrl.planning.config import PlanningConfig
 from solver.arrangements import Arrangement, Cell, Market
 from solver.cellvalue import Effort
 from solver.policies import (
@@ -19,6 +20,7 @@ from solver.rightsizing import right_size
 from solver.scoring import Dispatch, FleetScore, period_alone_s, score_fleet
 from solver.workloads import (
     GB,
+    Footprint,
     Role,
     Tail,
     Workload,
@@ -128,9 +130,9 @@ AGENTS_MARGIN = 0.04
 POOLED_MARGIN = 0.03
 DINKELBACH_ROUNDS = 20
 """More than it takes: every round either changes a speed or is the last."""
-POOLED_JOBS = 10
-"""Most jobs of a cell of pooled groups: the more meet, the less a group stands idle, as far as
-their memory lets each job sit on several."""
+POOLED_JOBS = 5
+"""Most jobs of a cell of pooled groups: as many as a group carries, so that each may keep a copy of
+its state on all of them. More on groups that not all of them may use save no more."""
 MAX_SEATS = 4
 """Groups of a kind that may keep a copy of one job's state, as far as their memory goes."""
 SHORTEST_FIRST = Way(shortest_first, Turn.SHORTEST_FIRST)
@@ -154,13 +156,21 @@ def pool_case(shapes: Shapes, size: str, most: int) -> Case:
     )
 
 
-def rollmux_case(shapes: Shapes, *, is_uniform: bool) -> Case:
-    """RollMux's Table 6, mixed: a rollout and a train group per job, both may be shared."""
+def rollmux_case(
+    shapes: Shapes, *, is_uniform: bool, footprint: Footprint = Footprint.STATES
+) -> Case:
+    """RollMux's Table 6, mixed: a rollout and a train group per job, both may be shared.
+
+    The jobs keep on their groups what the runtime keeps there, or processes as published.
+    """
     price = shapes["rollmux_state"]["price_per_gpu_hour"]
     pools = shapes["rollmux_table6"]["pools"]
     rollout, train = price[pools["rollout"]], price[pools["train"]]
+    is_beside = is_uniform or footprint is Footprint.PROCESSES
+    suffix = "_uniform" if is_uniform else ""
+    suffix += "_processes" if footprint is Footprint.PROCESSES else ""
     return Case(
-        name="rollmux_uniform" if is_uniform else "rollmux",
+        name=f"rollmux{suffix}",
         market=Market(
             Arrangement.SPLIT,
             train,
@@ -170,14 +180,26 @@ def rollmux_case(shapes: Shapes, *, is_uniform: bool) -> Case:
             max_seats=MAX_SEATS,
         ),
         draw=lambda seed, count: rollmux_suite(
-            shapes, seed, num_jobs=count, slowdown_limit=None if is_uniform else 1.5
+            shapes,
+            seed,
+            num_jobs=count,
+            slowdown_limit=None if is_uniform else 1.5,
+            footprint=footprint,
         ),
         num_jobs=shapes["suites"]["rollmux"]["jobs"],
         prices={"split": rollout + train, "colocated": train},
         ways=(replace(SMALLEST_SHARE_FIRST, margin=POOLED_MARGIN),),
-        steps_factor=1 if is_uniform else 3,
+        steps_factor=2 if is_beside else 5,
         max_cell_jobs=POOLED_JOBS,
     )
+
+
+def roomy(case: Case) -> Case:
+    """The same with as many jobs on a group as the runtime lets share one, as memory allows."""
+    most = PlanningConfig().max_jobs
+    market = replace(case.market, max_jobs=most)
+    name = f"{case.name}_{most}_a_group"
+    return replace(case, name=name, market=market, max_cell_jobs=most, steps_factor=3)
 
 
 def colocated_case(shapes: Shapes, name: str) -> Case:

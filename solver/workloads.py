@@ -20,6 +20,10 @@ from solver.errors import ProblemError
 GB = 10**9
 TRAINING_BYTES_PER_WEIGHT_BYTE = 8
 """Mixed-precision Adam keeps 16 bytes a parameter, the weights themselves are 2."""
+STATE_BYTES, WEIGHTS_BYTES = 12, 4
+"""Bytes a parameter of a state that trains (float32 weights, two moments), and of weights alone."""
+NUM_VERSIONS = 2
+"""Versions of a state that are counted: a function commits beside the one it started from."""
 WAIT_CV, ROLLOUT_CV, TRAIN_CV = 0.3, 0.25, 0.1
 """Coefficients of variation used where a shape gives none."""
 _CACHED_TAPES = 4096
@@ -41,6 +45,16 @@ class Tail(StrEnum):
     LOGNORMAL = "lognormal"
     PARETO = "pareto"
     """Heavy: exponent 1.7, cut off at five times the least value."""
+
+
+class Footprint(StrEnum):
+    """What of a job stays in the host memory of its groups."""
+
+    PROCESSES = "processes"
+    """Its suspended processes, as published."""
+    STATES = "states"
+    """Its states alone, as the runtime counts them: engines are resident and serve all jobs. Groups
+    that train keep weights and optimizer, those that only sample keep weights."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,9 +188,17 @@ def _pareto(uniform: float, alpha: float = 1.7, cap: float = 5.0) -> float:
 
 
 def rollmux_suite(
-    shapes: Mapping[str, Any], seed: int, *, num_jobs: int, slowdown_limit: float | None
+    shapes: Mapping[str, Any],
+    seed: int,
+    *,
+    num_jobs: int,
+    slowdown_limit: float | None,
+    footprint: Footprint = Footprint.PROCESSES,
 ) -> tuple[Workload, ...]:
     """Jobs of the mixed profiles of RollMux's Table 6.
+
+    The table draws lengths and no models; one of three published sizes is assumed for each, which
+    says what memory and switches take.
 
     Parameters
     ----------
@@ -188,6 +210,8 @@ def rollmux_suite(
         How many.
     slowdown_limit
         The same for all; None draws it uniformly as published.
+    footprint
+        What of the jobs stays in host memory.
     """
     table = shapes["rollmux_table6"]
     sizes = {"small": "3B", "medium": "7B", "large": "14B"}
@@ -204,7 +228,7 @@ def rollmux_suite(
                 Phase("train", Role.TRAIN, rng.uniform(*ranges["train"]), TRAIN_CV),
             ),
             slowdown_limit=limit if slowdown_limit is None else slowdown_limit,
-            **_state(shapes, sizes[size]),
+            **_state(shapes, sizes[size], footprint),
         )
 
     return _drawn(seed, num_jobs, make)
@@ -321,11 +345,19 @@ def _loop_phases(loop: Mapping[str, Any], step_s: float) -> Iterator[Phase]:
     yield Phase("train", Role.TRAIN, loop["train"] * step_s, TRAIN_CV)
 
 
-def _state(shapes: Mapping[str, Any], size: str) -> dict[str, Any]:
+def _state(
+    shapes: Mapping[str, Any], size: str, footprint: Footprint = Footprint.PROCESSES
+) -> dict[str, Any]:
     state = shapes["rollmux_state"]
+    train_bytes, rollout_bytes = (
+        round(state["host_memory_gb"][role][size] * GB) for role in ("train", "rollout")
+    )
+    if footprint is Footprint.STATES:
+        versions = round(NUM_VERSIONS * _billions(size) * GB)
+        train_bytes, rollout_bytes = versions * STATE_BYTES, versions * WEIGHTS_BYTES
     return {
-        "memory_bytes": round(state["host_memory_gb"]["train"][size] * GB),
-        "rollout_bytes": round(state["host_memory_gb"]["rollout"][size] * GB),
+        "memory_bytes": train_bytes,
+        "rollout_bytes": rollout_bytes,
         "rollout_swap_s": state["warm_switch_s"]["rollout"][size],
         "train_swap_s": state["warm_switch_s"]["train"][size],
         "train_copy_s": TRAINING_BYTES_PER_WEIGHT_BYTE * _sync_s(state, size),

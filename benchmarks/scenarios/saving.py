@@ -27,6 +27,7 @@ from benchmarks.saving_cases import (
     plan_ours,
     pool_case,
     rollmux_case,
+    roomy,
     saving_vs_async,
     score_dispatch,
     score_policy,
@@ -35,7 +36,7 @@ from benchmarks.side_by_side import run_parts
 from plexrl.cli.shapes import published_shapes
 from solver.policies import POLICIES, planned_order, strict_plan
 from solver.scoring import FleetScore
-from solver.workloads import Tail
+from solver.workloads import Footprint, Tail
 
 SEED = 0
 POOL_SIZES = ("235B", "7B", "30B")
@@ -59,11 +60,13 @@ def run(quick: bool, progress: Progress) -> BenchmarkResult:
         colocated_case(shapes, "mixed"),
         memory_case(shapes),
     ]
-    yielding = [other_yields(case) for case in (singles[0], *singles[2:4])]
+    processes = rollmux_case(shapes, is_uniform=False, footprint=Footprint.PROCESSES)
+    beside = [*(other_yields(case) for case in (singles[0], *singles[2:4])), roomy(singles[0])]
     # The longest first, so that no processor waits for the last one.
     parts = {
         **_our_parts(singles, size, size.seeds),
-        **_our_parts(yielding, size, size.side_seeds),
+        **_our_parts([processes], size, size.seeds),
+        **_our_parts(beside, size, size.side_seeds),
         **_our_parts(singles[:2], size, size.peer_seeds, is_by_price=True),
         **_our_parts(pools, size, size.seeds),
     }
@@ -78,7 +81,8 @@ def run(quick: bool, progress: Progress) -> BenchmarkResult:
         peers |= _peers(case, size, others)
     for case in singles[:2]:
         figures |= _hourly(case, size, planned)
-    for case in yielding:
+    figures |= _savings(processes, size.seeds, planned)
+    for case in beside:
         figures |= _savings(case, size.side_seeds, planned)
     found = [entry.score for entry in planned.values()]
     figures["slo_attainment_min"] = min(score.attainment for score in found)

@@ -10,6 +10,7 @@ import pytest
 from plexrl.cli.shapes import published_shapes
 from solver.errors import ProblemError
 from solver.workloads import (
+    Footprint,
     Phase,
     Role,
     Tail,
@@ -59,6 +60,21 @@ def test_rollmux_jobs_lie_within_table_6():
         low, high = ranges["rollout"]
         assert low <= job.role_s(Role.ROLLOUT) <= high
         assert 1.0 <= job.slowdown_limit <= 2.0
+
+
+def test_states_alone_take_less_memory_than_processes_and_change_no_length():
+    processes, states = (
+        rollmux_suite(SHAPES, 0, num_jobs=20, slowdown_limit=1.5, footprint=footprint)
+        for footprint in (Footprint.PROCESSES, Footprint.STATES)
+    )
+    for full, kept in zip(processes, states, strict=True):
+        assert kept.memory_bytes < full.memory_bytes
+        assert 3 * kept.bytes_for(Role.ROLLOUT) == kept.memory_bytes
+        assert kept.bytes_for(Role.ROLLOUT) < full.bytes_for(Role.ROLLOUT)
+        assert draw(kept, 1, 5) == draw(full, 1, 5)
+        assert kept.phases == full.phases
+    large = next(job for job in states if job.name.endswith("large"))
+    assert large.memory_bytes == 2 * 12 * 14 * 10**9
 
 
 def test_pool_jobs_train_for_the_share_that_is_no_bubble():
