@@ -70,9 +70,9 @@ GROWTH_SHARE = 0.4
 """Share of a budget after which sets are chosen and confirmed."""
 MOST_IMPROVEMENTS = 4
 """Choices in turn with exchanges at most."""
-LEAST_GAIN = 1e-3
-"""Price that an exchange is worth at least, and share that choosing anew after exchanges is: less
-is within what valuations err by."""
+LEAST_GAIN = 1e-4
+"""Share of its jobs' own price that an exchange is worth at least, and of the ratio that choosing
+anew after exchanges is: less is within what valuations err by."""
 SAME_RATIO = 0.005
 """Ratios this near to each other need no other choice: sets are worth the same under both."""
 LOOK_SHARE = 0.3
@@ -394,7 +394,8 @@ class _Search:
         """Whether two sets are sound and worth more than two others; they are kept if they are."""
         self.exchanged.add(present)
         theta = self.sizing.theta
-        most = sum(self.columns[ids].reduced(theta) for ids in present) - LEAST_GAIN
+        least_gain = LEAST_GAIN * sum(map(self._own_price, present))
+        most = sum(self.columns[ids].reduced(theta) for ids in present) - least_gain
         parts = [ids for ids in changed if ids]
         leasts = [self._least(ids) for ids in parts]
         found: dict[Ids, Value] = {}
@@ -438,8 +439,12 @@ class _Search:
             self.columns[ids] = value
 
     def _best(self, ids: Ids) -> Value | None:
-        own_price = sum(self.sizing.market.own_price(self.row[i]) for i in ids)
-        return self._best_below(ids, sum(self.duals[i] for i in ids) + SLACK * own_price)
+        slack = SLACK * self._own_price(ids)
+        return self._best_below(ids, sum(self.duals[i] for i in ids) + slack)
+
+    def _own_price(self, ids: Ids) -> float:
+        """What groups of their own cost the jobs."""
+        return sum(self.sizing.market.own_price(self.row[i]) for i in ids)
 
     def _best_below(self, ids: Ids, cutoff: float) -> Value | None:
         return self.sizing.best([self.row[i] for i in ids], cutoff)

@@ -17,7 +17,8 @@ def test_every_exchange_keeps_each_job_in_one_set_of_no_more_than_the_most():
 
 
 def test_the_only_job_of_a_set_may_leave_it_empty():
-    assert list(exchanges((3,), (1, 2), 3)) == [((), (1, 2, 3)), ((1,), (2, 3)), ((2,), (1, 3))]
+    found = {frozenset(pair) for pair in exchanges((3,), (1, 2), 3)}
+    assert found == {frozenset(pair) for pair in [((), (1, 2, 3)), ((1,), (2, 3)), ((2,), (1, 3))]}
 
 
 def test_full_sets_only_change_places():
