@@ -320,8 +320,9 @@ class _Search:
         """The best choice of whole sets; jobs alone are always among them."""
         known = [ids for ids in self.columns if among is None or len(ids) == 1 or ids in among]
         ordered = sorted(known, key=lambda ids: (len(ids) > 1, self._missed(ids)))
-        ordered = ordered[:MAX_CHOICES]
         chosen = self._known_choice(set(known))
+        # What is in hand is always among them: CP-SAT starts from it.
+        ordered = list(dict.fromkeys([*chosen, *ordered]))[: max(MAX_CHOICES, len(self.row) * 2)]
         place = {ids: index for index, ids in enumerate(ordered)}
         seconds = REPAIR_DETERMINISTIC_S if self.chosen else CHOICE_DETERMINISTIC_S
         for _ in range(1 if self.sizing.effort.is_by_price or self.chosen else 2):
