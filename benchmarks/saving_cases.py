@@ -157,18 +157,18 @@ def pool_case(shapes: Shapes, size: str, most: int) -> Case:
 
 
 def rollmux_case(
-    shapes: Shapes, *, is_uniform: bool, footprint: Footprint = Footprint.STATES
+    shapes: Shapes, *, is_uniform: bool, footprint: Footprint = Footprint.PROCESSES
 ) -> Case:
     """RollMux's Table 6, mixed: a rollout and a train group per job, both may be shared.
 
-    The jobs keep on their groups what the runtime keeps there, or processes as published.
+    The jobs keep on their groups processes as published, or what the runtime keeps there.
     """
     price = shapes["rollmux_state"]["price_per_gpu_hour"]
     pools = shapes["rollmux_table6"]["pools"]
     rollout, train = price[pools["rollout"]], price[pools["train"]]
-    is_beside = is_uniform or footprint is Footprint.PROCESSES
+    is_beside = is_uniform or footprint is Footprint.STATES
     suffix = "_uniform" if is_uniform else ""
-    suffix += "_processes" if footprint is Footprint.PROCESSES else ""
+    suffix += "_states" if footprint is Footprint.STATES else ""
     return Case(
         name=f"rollmux{suffix}",
         market=Market(
