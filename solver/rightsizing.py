@@ -156,7 +156,7 @@ def right_size(
 def _settle(search: _Search, dispatch: Dispatch) -> dict[Ids, Value]:
     """The best choice whose cells are all confirmed."""
     search.look_again()
-    search.improve()
+    _Improvement(search).run()
     for _ in range(search.sizing.effort.max_rounds):
         chosen = search.choose()
         failed = [ids for ids in chosen if not search.is_sound(ids)]
@@ -238,8 +238,6 @@ class _Search:
     """The best choice of whole sets so far."""
     sound: set[Ids] = field(default_factory=set)
     """Sets that keep their limits under other draws than those they were valued with."""
-    exchanged: set[tuple[Ids, Ids]] = field(default_factory=set)
-    """Pairs of sets whose exchanges were tried."""
     num_missed: int = 0
     """Chosen sets that were not confirmed in the end."""
     confirmed: set[Ids] = field(default_factory=set)
@@ -319,7 +317,7 @@ class _Search:
     def choose(self, among: Collection[Ids] | None = None) -> dict[Ids, Value]:
         """The best choice of whole sets; jobs alone are always among them."""
         known = [ids for ids in self.columns if among is None or len(ids) == 1 or ids in among]
-        ordered = sorted(known, key=lambda ids: (len(ids) > 1, self._missed(ids)))
+        ordered = sorted(known, key=lambda ids: (len(ids) > 1, self.missed(ids)))
         chosen = self._known_choice(set(known))
         # What is in hand is always among them: CP-SAT starts from it.
         ordered = list(dict.fromkeys([*chosen, *ordered]))[: max(MAX_CHOICES, len(self.row) * 2)]
@@ -354,71 +352,6 @@ class _Search:
                 served.update(ids)
         return kept
 
-    def improve(self) -> None:
-        """Choose, and let the chosen sets exchange jobs, until that finds nothing better."""
-        before = math.inf
-        for _ in range(MOST_IMPROVEMENTS):
-            if self.ends.is_looked:
-                return
-            self.choose()
-            self._exchange()
-            chosen = [self.columns[ids] for ids in self.chosen]
-            after = sum(value.cell.price for value in chosen)
-            if not self.sizing.effort.is_by_price:
-                after /= sum(value.work for value in chosen)
-            if after > before * (1 - LEAST_GAIN):
-                return
-            before = after
-
-    def _exchange(self) -> None:
-        """Let chosen sets exchange jobs, the worst first, as long as that is worth something."""
-        num_left = self.sizing.effort.num_exchanges
-        pairs = self._pairs()
-        while pairs and num_left > 0:
-            one, other = pairs.pop()
-            for changed in exchanges(one, other, self.most):
-                num_left -= 1
-                if self.ends.is_looked or num_left < 0:
-                    return
-                if self._is_better(changed, (one, other)):
-                    kept = [ids for ids in self.chosen if ids not in {one, other}]
-                    self.chosen = [*kept, *filter(None, changed)]
-                    pairs = self._pairs()
-                    break
-
-    def _pairs(self) -> list[tuple[Ids, Ids]]:
-        """Pairs of chosen sets that are still to be tried, the most promising last."""
-        pairs = set(combinations(sorted(self.chosen), 2)) - self.exchanged
-        return sorted(pairs, key=lambda pair: (sum(map(self._missed, pair)), pair))
-
-    def _is_better(self, changed: tuple[Ids, Ids], present: tuple[Ids, Ids]) -> bool:
-        """Whether two sets are sound and worth more than two others; they are kept if they are."""
-        self.exchanged.add(present)
-        theta = self.sizing.theta
-        least_gain = LEAST_GAIN * sum(map(self._own_price, present))
-        most = sum(self.columns[ids].reduced(theta) for ids in present) - least_gain
-        parts = [ids for ids in changed if ids]
-        leasts = [self._least(ids) for ids in parts]
-        found: dict[Ids, Value] = {}
-        for place, ids in enumerate(parts):
-            others = sum(v.reduced(theta) for v in found.values()) + sum(leasts[place + 1 :])
-            value = self.columns.get(ids) or self._best_below(ids, most - others)
-            if value is None or value.reduced(theta) >= most - others:
-                return False
-            found[ids] = value
-        self.tried.update(found)
-        self.columns.update(found)
-        if not all(self.is_sound(ids) for ids in parts):
-            self.ban([ids for ids in parts if len(ids) > 1 and ids not in self.sound])
-            return False
-        return sum(self.columns[ids].reduced(theta) for ids in parts) < most
-
-    def _least(self, ids: Ids) -> float:
-        """No cell for these jobs is reduced below this."""
-        if len(ids) == 1:
-            return self.columns[ids].reduced(self.sizing.theta)
-        return self.sizing.least([self.row[i] for i in ids])
-
     def ban(self, failed: Iterable[Ids]) -> None:
         """Use these cells never again; others for the same jobs may come in their place."""
         for ids in failed:
@@ -440,14 +373,15 @@ class _Search:
             self.columns[ids] = value
 
     def _best(self, ids: Ids) -> Value | None:
-        slack = SLACK * self._own_price(ids)
-        return self._best_below(ids, sum(self.duals[i] for i in ids) + slack)
+        slack = SLACK * self.own_price(ids)
+        return self.best_below(ids, sum(self.duals[i] for i in ids) + slack)
 
-    def _own_price(self, ids: Ids) -> float:
+    def own_price(self, ids: Ids) -> float:
         """What groups of their own cost the jobs."""
         return sum(self.sizing.market.own_price(self.row[i]) for i in ids)
 
-    def _best_below(self, ids: Ids, cutoff: float) -> Value | None:
+    def best_below(self, ids: Ids, cutoff: float) -> Value | None:
+        """The best cell for these jobs, if one is reduced below a cutoff."""
         return self.sizing.best([self.row[i] for i in ids], cutoff)
 
     def _varied(self, ids: Ids) -> Ids:
@@ -493,12 +427,86 @@ class _Search:
 
     def _missing(self, ids: Ids) -> float:
         """By how much the set misses what its jobs are worth, per job."""
-        return self._missed(ids) / len(ids)
+        return self.missed(ids) / len(ids)
 
-    def _missed(self, ids: Ids) -> float:
+    def missed(self, ids: Ids) -> float:
         """The same for all its jobs together: what a choice loses by it at least."""
         reduced = self.columns[ids].reduced(self.sizing.theta)
         return reduced - sum(self.duals[i] for i in ids)
 
     def _column(self, ids: Ids) -> Column:
         return Column(0, ids, round(self.columns[ids].reduced(self.sizing.theta) * MILLION))
+
+
+@dataclass(slots=True, eq=False)
+class _Improvement:
+    """Changes the chosen sets of a search two at a time."""
+
+    search: _Search
+    exchanged: set[tuple[Ids, Ids]] = field(default_factory=set)
+    """Pairs of sets whose exchanges were tried."""
+
+    def run(self) -> None:
+        """Choose, and let the chosen sets exchange jobs, until that finds nothing better."""
+        before = math.inf
+        for _ in range(MOST_IMPROVEMENTS):
+            if self.search.ends.is_looked:
+                return
+            self.search.choose()
+            self._exchange()
+            chosen = [self.search.columns[ids] for ids in self.search.chosen]
+            after = sum(value.cell.price for value in chosen)
+            if not self.search.sizing.effort.is_by_price:
+                after /= sum(value.work for value in chosen)
+            if after > before * (1 - LEAST_GAIN):
+                return
+            before = after
+
+    def _exchange(self) -> None:
+        """Let chosen sets exchange jobs, the worst first, as long as that is worth something."""
+        num_left = self.search.sizing.effort.num_exchanges
+        pairs = self._pairs()
+        while pairs and num_left > 0:
+            one, other = pairs.pop()
+            for changed in exchanges(one, other, self.search.most):
+                num_left -= 1
+                if self.search.ends.is_looked or num_left < 0:
+                    return
+                if self._is_better(changed, (one, other)):
+                    kept = [ids for ids in self.search.chosen if ids not in {one, other}]
+                    self.search.chosen = [*kept, *filter(None, changed)]
+                    pairs = self._pairs()
+                    break
+
+    def _pairs(self) -> list[tuple[Ids, Ids]]:
+        """Pairs of chosen sets that are still to be tried, the most promising last."""
+        pairs = set(combinations(sorted(self.search.chosen), 2)) - self.exchanged
+        return sorted(pairs, key=lambda pair: (sum(map(self.search.missed, pair)), pair))
+
+    def _is_better(self, changed: tuple[Ids, Ids], present: tuple[Ids, Ids]) -> bool:
+        """Whether two sets are sound and worth more than two others; they are kept if they are."""
+        self.exchanged.add(present)
+        theta = self.search.sizing.theta
+        least_gain = LEAST_GAIN * sum(map(self.search.own_price, present))
+        most = sum(self.search.columns[ids].reduced(theta) for ids in present) - least_gain
+        parts = [ids for ids in changed if ids]
+        leasts = [self._least(ids) for ids in parts]
+        found: dict[Ids, Value] = {}
+        for place, ids in enumerate(parts):
+            others = sum(v.reduced(theta) for v in found.values()) + sum(leasts[place + 1 :])
+            value = self.search.columns.get(ids) or self.search.best_below(ids, most - others)
+            if value is None or value.reduced(theta) >= most - others:
+                return False
+            found[ids] = value
+        self.search.tried.update(found)
+        self.search.columns.update(found)
+        if not all(self.search.is_sound(ids) for ids in parts):
+            self.search.ban([ids for ids in parts if len(ids) > 1 and ids not in self.search.sound])
+            return False
+        return sum(self.search.columns[ids].reduced(theta) for ids in parts) < most
+
+    def _least(self, ids: Ids) -> float:
+        """No cell for these jobs is reduced below this."""
+        if len(ids) == 1:
+            return self.search.columns[ids].reduced(self.search.sizing.theta)
+        return self.search.sizing.least([self.search.row[i] for i in ids])
