@@ -110,6 +110,8 @@ def _steady(alone: Sequence[Ran], together: Sequence[Ran]) -> dict[str, float]:
     return {
         "makespan_ratio_two_groups": makespan_s / max(load_s / len(GROUPS), longest_s),
         "term_ratio_two_groups": load_s / len(GROUPS) / longest_s,
+        # Engines that compute at once share this machine's memory and caches, if not its cores.
+        "busy_inflation_two_groups": sum(busy_s(run.leases) for run in together) / load_s,
         "saving_measured": 1 - len(GROUPS) * makespan_s / own_s,
         "saving_predicted": 1 - len(GROUPS) * done.makespan_ticks / alone_ticks,
     }
