@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import random
 import signal
 import time
@@ -11,7 +12,7 @@ import psutil
 from benchmarks.faults.jobs import MIX, make_job, yard
 from benchmarks.faults.rows import Site
 from benchmarks.faults.toll import Toll
-from benchmarks.faults.victims import pid_of
+from plexrl.runtime.asking import ask_workers
 
 KIND, SEED = MIX[0]
 """Of the jobs that are submitted."""
@@ -29,7 +30,7 @@ def strike(toll: Toll, num_kills: int, seed: int) -> None:
             if toll.is_over():
                 break
             job = make_job(ground.base, KIND, SEED, f"{toll.row}-{index}")
-            pids = [pid_of(cluster, worker) for worker in site.ordinary_workers()]
+            pids = ask_workers(cluster.client, os.getpid, workers=site.ordinary_workers()).values()
             run = cluster.submit(job)
             time.sleep(chance.uniform(0, STARTING_S))
             for pid in pids:

@@ -32,6 +32,7 @@ from plexrl.engines.folders import check_folder, state_bytes
 from plexrl.errors import InputError, JobError, JobFailedError
 from plexrl.ids import check_job_name, new_run_id
 from plexrl.runtime import messages, notebook, sample_log
+from plexrl.runtime.asking import ask_workers
 from plexrl.runtime.attaching import NO_ITERATION, attach_options
 from plexrl.runtime.configuration import Settings, read
 from plexrl.runtime.drawing import rows_drawn
@@ -536,7 +537,7 @@ def attach(client: Client, *, store: str | Path | None = None) -> Cluster:
         settings = replace(settings, state=replace(settings.state, store=absolute(store)))
     used = client.run_on_scheduler(_store_in_use)
     if used is None:
-        client.run(check_usable, states_of(absolute(settings.state.store)))
+        ask_workers(client, check_usable, states_of(absolute(settings.state.store)))
     elif store is not None and used != absolute(store):
         raise InputError(
             f"PlexRL runs on {client.scheduler.address} already, with the store {used}, not "

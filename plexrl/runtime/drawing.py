@@ -8,6 +8,7 @@ from typing import Any
 from distributed import Client
 
 from plexrl.engines.protocol import Unfinished
+from plexrl.runtime.asking import ask_workers
 from plexrl.runtime.starts import PLUGIN
 
 Row = dict[str, int]
@@ -15,10 +16,7 @@ Row = dict[str, int]
 
 def rows_drawn(client: Client, job: str, workers: Sequence[str]) -> list[Row]:
     """Rows of `Run.drawing`: what these workers of groups draw for a job, longest first."""
-    if not workers:
-        return []
-    # A worker that is gone by now draws nothing.
-    told = client.run(_unfinished_there, job, workers=list(workers), on_error="ignore")
+    told = ask_workers(client, _unfinished_there, job, workers=workers)
     found = [unfinished for here in told.values() for unfinished in here]
     rows = [
         {

@@ -8,6 +8,7 @@ from dataflow.jobs import JobSpec
 from plexrl.engines import vllm_settings
 from plexrl.engines.protocol import EngineKind
 from plexrl.errors import InputError
+from plexrl.runtime.asking import ask_workers
 from plexrl.runtime.gate import group_of
 
 
@@ -25,7 +26,7 @@ def check_rollout_engines(client: Client, job: JobSpec) -> None:
     workers = client.scheduler_info(n_workers=-1)["workers"]
     of_groups = [a for a, worker in workers.items() if group_of(worker["resources"]) is not None]
     # Asked of the workers: a client may well run where no engine does.
-    found = client.run(vllm_settings.is_installed, workers=of_groups) if of_groups else {}
+    found = ask_workers(client, vllm_settings.is_installed, workers=of_groups)
     without = sorted(address for address, is_there in found.items() if not is_there)
     if without:
         names = ", ".join(repr(name) for name in asking)

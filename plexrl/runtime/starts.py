@@ -11,6 +11,7 @@ from dataflow.jobs import JobSpec
 from dataflow.starts import StartVersion
 from plexrl.errors import JobError
 from plexrl.ids import check_job_name
+from plexrl.runtime.asking import ask_workers
 from plexrl.runtime.gate import group_of
 from plexrl.state.store import Store
 
@@ -66,10 +67,14 @@ def check_start_in_cluster(client: Client, job: JobSpec) -> None:
         return
     workers = client.scheduler_info(n_workers=-1)["workers"]
     groups = sorted(a for a, worker in workers.items() if group_of(worker["resources"]) is not None)
-    if groups:
-        models = trainable_models(job)
-        found = client.run(_stored_there, job.start, models, workers=groups[:1])
-        check_start(job.start, found[groups[0]])
+    models = trainable_models(job)
+    for group in groups:
+        # One that goes before it answers says nothing; any of them knows.
+        for found in ask_workers(
+            client, _stored_there, job.start, models, workers=[group]
+        ).values():
+            check_start(job.start, found)
+            return
 
 
 def _stored_there(

@@ -13,6 +13,7 @@ from distributed import Client
 
 from dataflow.jobs import JobSpec
 from plexrl.errors import InputError
+from plexrl.runtime.asking import ask_workers
 from plexrl.runtime.gate import group_of
 from plexrl.state.places import is_url
 from plexrl.trackers import TrackerSet, check_trackers, missing_library, open_trackers
@@ -113,7 +114,7 @@ def check_tracking(client: Client, job: JobSpec) -> None:
         "workers"
     ]
     ordinary = [a for a, worker in workers.items() if group_of(worker["resources"]) is None]
-    found = client.run(missing_library, job.trackers, workers=ordinary) if ordinary else {}
+    found = ask_workers(client, missing_library, job.trackers, workers=ordinary)
     for address, name in sorted(found.items()):
         if name:
             raise InputError(
