@@ -80,17 +80,6 @@ class Gate:
         task = self._scheduler.tasks.get(key)
         return task is not None and bool(task.who_wants or task.waiters)
 
-    def workers(self) -> Container[str]:
-        """Addresses of all workers."""
-        workers: Container[str] = self._scheduler.workers
-        return workers
-
-    def about_to_run(self, key: Any) -> tuple[Any, ...]:
-        """Keys of the tasks that a finished task was the last input of, before Dask moves them."""
-        task = self._scheduler.tasks.get(key)
-        dependents = task.dependents if task else ()
-        return tuple(d.key for d in dependents if d.state == "waiting" and not d.waiting_on)
-
     def dependents(self, key: Any) -> tuple[Any, ...]:
         """Keys of the tasks that wait for a task."""
         task = self._scheduler.tasks.get(key)
@@ -125,25 +114,17 @@ class Gate:
     def admit(self, key: Any, group: str, address: str) -> bool:
         """Send a held task to the worker of a group.
 
-        One that is about to run (`about_to_run`) is only let through: Dask moves it.
-
         Returns
         -------
         bool
-            Whether it goes there; False when the worker cannot take tasks at this moment, in
-            which case the task stays held.
+            Whether it is now processing there; False when the worker cannot take tasks at
+            this moment, in which case the task stays held.
         """
         task = self._scheduler.tasks.get(key)
-        worker = self._scheduler.workers.get(address)
-        if task is None or worker not in self._scheduler.running:
-            return False
-        is_moving = task.state == "waiting" and not task.waiting_on
-        if not is_moving and task.state != "no-worker":
+        if task is None or task.state != "no-worker":
             return False
         task.worker_restrictions = {address}
         task.resource_restrictions = {RESOURCE_PREFIX + group: 1}
-        if is_moving:
-            return True
         self._scheduler.transitions({key: "processing"}, self._stimulus("admit"))
         if task.state == "no-worker":
             task.worker_restrictions = {NOWHERE}

@@ -16,18 +16,20 @@ from typing import Any
 from distributed import Scheduler
 from distributed.diagnostics.plugin import SchedulerPlugin
 
-from dataflow.annotations import ANNOTATION
+from dataflow.annotations import ANNOTATION, read_annotation
+from dataflow.errors import DataflowError
 from plexrl.clock import Clock, system_clock
 from plexrl.core.jobs import JobEntry
 from plexrl.core.status import JobState
+from plexrl.errors import JobError
 from plexrl.planning.config import PlanningConfig
 from plexrl.planning.planner import GroupFacts, Planner, PlanRequest, Proposal
 from plexrl.planning.process import PlannerProcess
 from plexrl.runtime import messages
-from plexrl.runtime.admissions import Admissions
 from plexrl.runtime.coordinator import Coordinator
 from plexrl.runtime.desk import Desk
 from plexrl.runtime.drivers import DriverPlacement
+from plexrl.runtime.gangs import is_granted, must_wait
 from plexrl.runtime.gate import Gate, group_of
 from plexrl.runtime.hosting import Hosting
 from plexrl.runtime.logs import log_driver
@@ -42,6 +44,7 @@ from plexrl.runtime.view import ClusterView, show
 from plexrl.services.reports import JobLetGo
 from solver.dispatch.arbiter import Arbiter
 from solver.dispatch.events import TICKS_PER_S
+from solver.dispatch.instructions import Admit, Instruction, Prefetch, WakeAt, Yield
 from solver.dispatch.rules import PlanOrderWithBackfill
 from solver.dispatch.yielding import YieldRule
 
@@ -100,6 +103,12 @@ class PlexRLScheduler(SchedulerPlugin):
         self._solve = solve
         self._num_errors = 0
         self._tasks: set[asyncio.Task[None]] = set()
+        self._llm_keys: set[Any] = set()
+        self._denied: dict[Any, Exception] = {}
+        self._unserved: dict[Any, tuple[str, ...]] = {}
+        self._behind_gangs: dict[Any, tuple[str, ...]] = {}
+        """Admitted functions that may not be sent yet (`plexrl.runtime.gangs`)."""
+        self._is_draining = False
 
     async def start(self, scheduler: Scheduler) -> None:
         """Take over: handlers, groups that are already there, the periodic passes."""
@@ -108,9 +117,6 @@ class PlexRLScheduler(SchedulerPlugin):
         self._outbox = Outbox(scheduler)
         self._coordinator = Coordinator(
             Planner(self._planning), _arbiter(self._planning), self._clock()
-        )
-        self._admissions = Admissions(
-            self._gate, self._coordinator, self._outbox, self._clock, self._guarded
         )
         ordinary = OrdinaryTasks(self._gate, self._coordinator.jobs, self._coordinator.ledger)
         self._open_desks(ordinary)
@@ -184,7 +190,7 @@ class PlexRLScheduler(SchedulerPlugin):
             facts = GroupFacts(group, self._host_budget_bytes * max_jobs, max_jobs)
             self._coordinator.group_up(facts, worker, self._host_budget_bytes, self._clock())
             self._hosting.group_up(group)
-            self._admissions.drain_soon()
+            self._drain_soon()
 
     def remove_worker(
         self, scheduler: Scheduler, worker: str, *, stimulus_id: str, **kwargs: Any
@@ -226,23 +232,37 @@ class PlexRLScheduler(SchedulerPlugin):
         with self._guarded("update_graph"):
             ours = annotations.get(ANNOTATION, {})
             for key, value in ours.items():
-                if key not in self._admissions:
-                    self._admissions.hold(key, value)
+                if key not in self._llm_keys:
+                    self._hold(key, value)
             self._gate.keep_off_groups(key for key in tasks if key not in ours)
 
     def transition(
         self, key: Any, start: str, finish: str, *args: Any, stimulus_id: str, **kwargs: Any
     ) -> None:
-        """Follow LLM tasks, and what they wait for; everything else costs one look-up."""
+        """Follow LLM tasks; everything else costs one look-up."""
         del args, kwargs, stimulus_id
-        is_ours = key in self._admissions and start != finish
-        if not is_ours and finish != "memory":
+        if key not in self._llm_keys or start == finish:
             return
         with self._guarded("transition"):
-            if is_ours:
-                self._admissions.follow(key, start, finish)
-            if finish == "memory":
-                self._admissions.followed_by(key)
+            now_s = self._clock()
+            if finish == "no-worker":
+                if key in self._denied:
+                    error = self._denied[key]
+                    asyncio.get_running_loop().call_soon(self._gate.fail, key, error)
+                else:
+                    self._coordinator.ready(key, now_s)
+            elif start == "no-worker" and finish != "processing":
+                if key not in self._denied:
+                    self._coordinator.withdrawn(key, now_s)
+            elif start == "processing":
+                self._on_left_worker(key, now_s)
+                if not self._gate.is_wanted(key):
+                    _stop(self._coordinator, self._outbox, key)
+            if finish == "forgotten":
+                self._llm_keys.discard(key)
+                self._denied.pop(key, None)
+                self._coordinator.ledger.forget(key)
+            self._drain_soon()
 
     def valid_workers_downscaling(self, scheduler: Scheduler, workers: list[Any]) -> list[Any]:
         """Keep workers of groups and of drivers when a cluster scales down: the oven stays."""
@@ -261,7 +281,7 @@ class PlexRLScheduler(SchedulerPlugin):
             else:
                 self._coordinator.report(report, self._clock())
                 self._hosting.note(report)
-            self._admissions.drain_soon()
+            self._drain_soon()
 
     async def handle_driver(self, worker: str, payload: bytes) -> None:
         """Take what a driver says; of one that died, whoever takes its place knows better."""
@@ -287,14 +307,98 @@ class PlexRLScheduler(SchedulerPlugin):
                 self._coordinator.jobs.set_driver(job, worker)
             if isinstance(event, messages.IterationCommitted):
                 self._steering.iteration_ended(job)
-            self._admissions.drain_soon()
+            self._drain_soon()
+
+    def _hold(self, key: Any, annotation: object) -> None:
+        self._llm_keys.add(key)
+        try:
+            read = read_annotation({ANNOTATION: annotation})
+            assert read is not None
+            self._coordinator.known(key, read)
+        except (DataflowError, JobError) as error:
+            # It cannot fail before it is ready; until then it must not run either.
+            self._denied[key] = error
+        self._gate.hold(key)
+
+    def _on_left_worker(self, key: Any, now_s: float) -> None:
+        """A task left its worker: done, failed, cancelled, or lost with the worker."""
+        self._gate.hold_again(key)
+        if key in self._denied:
+            return
+        # Dask moves the tasks of a worker that is gone before it tells plugins of it.
+        self._coordinator.drop_groups_of(key, self._scheduler.workers, now_s)
+        if self._coordinator.ledger.may_withdraw(key):
+            self._coordinator.withdrawn(key, now_s)
+
+    def _drain_soon(self) -> None:
+        """Carry out instructions once the current round of transitions is over."""
+        if not self._is_draining:
+            self._is_draining = True
+            asyncio.get_running_loop().call_soon(self._drain)
+
+    def _drain(self) -> None:
+        self._is_draining = False
+        with self._guarded("drain"):
+            while instructions := self._coordinator.take_instructions():
+                for instruction in instructions:
+                    self._carry_out(instruction)
+            for key, groups in list(self._behind_gangs.items()):
+                del self._behind_gangs[key]
+                if is_granted(self._coordinator.arbiter, key, groups):
+                    self._admit(key, groups)
+
+    def _carry_out(self, instruction: Instruction) -> None:
+        match instruction:
+            case Admit(id=key, groups=groups):
+                self._admit(key, groups)
+            case Prefetch(group=group, job=job, op=op):
+                row = self._coordinator.groups.get(group)
+                if row is not None:
+                    order = self._coordinator.planner.upcoming(group, job, op)
+                    self._outbox.upcoming(row.worker, order)
+            case Yield(id=key, groups=groups):
+                row = self._coordinator.groups.get(groups[0])
+                if row is not None:
+                    self._outbox.yield_lease(row.worker, key)
+            case WakeAt(tick=tick):
+                delay_s = tick / TICKS_PER_S - (self._clock() - self._coordinator.epoch_s)
+                asyncio.get_running_loop().call_later(max(0.0, delay_s), self._wake)
+
+    def _admit(self, key: Any, groups: tuple[str, ...]) -> None:
+        row = self._coordinator.groups.get(groups[0])
+        if must_wait(self._coordinator.arbiter, key, groups):
+            self._behind_gangs[key] = groups
+        elif row is not None and self._gate.admit(key, groups[0], row.worker):
+            self._coordinator.ledger.admitted(key, groups)
+            self._unserved.pop(key, None)
+        else:
+            self._unserved[key] = groups
+
+    def _serve_late(self) -> None:
+        """Send what was admitted when its worker could not take it."""
+        for key, groups in list(self._unserved.items()):
+            if self._gate.state(key) != "no-worker":
+                del self._unserved[key]
+            elif is_granted(self._coordinator.arbiter, key, groups):
+                self._admit(key, groups)
+            else:
+                # A group of it was lost, and its lease with it.
+                del self._unserved[key]
+                self._coordinator.withdrawn(key, self._clock())
+                self._coordinator.ready(key, self._clock())
+        self._drain_soon()
+
+    def _wake(self) -> None:
+        with self._guarded("wake"):
+            self._coordinator.wake(self._clock())
+            self._drain_soon()
 
     def _settle(self) -> None:
         """Place drivers that have no worker, and carry out what the arbiter answered."""
         self._drivers.place(
             self._coordinator.jobs, self._gate.ordinary_workers(), self._outbox.drive
         )
-        self._admissions.drain_soon()
+        self._drain_soon()
 
     def _let_go(self, job: str) -> None:
         """A job ended: its groups may forget it once it is durable."""
@@ -307,8 +411,8 @@ class PlexRLScheduler(SchedulerPlugin):
         while True:
             await asyncio.sleep(RECONCILE_S)
             with self._guarded("reconcile"):
-                self._admissions.serve_late()
-                self._admissions.keep_waiting()
+                self._serve_late()
+                self._gate.keep_waiting(self._llm_keys)
                 self._overdue.look()
                 self._steering.rescue()
                 self._steering.proceed()
@@ -321,6 +425,17 @@ class PlexRLScheduler(SchedulerPlugin):
             # Whatever it is, one hook that fails must not take the scheduler along.
             self._num_errors += 1
             logger.exception("error in %s of the PlexRL plugin", hook)
+
+
+def _stop(coordinator: Coordinator, outbox: Outbox, key: Any) -> None:
+    """End a rollout that nobody wants any more; of one that ended, its service hears too late.
+
+    Dask takes a running task for gone, and its group would be busy with it to the end.
+    """
+    for group in coordinator.ledger.groups_of(key)[:1]:
+        row = coordinator.groups.get(group)
+        if row is not None:
+            outbox.yield_lease(row.worker, key)
 
 
 def _stop_driver(gate: Gate, outbox: Outbox, worker: str, job: str) -> None:

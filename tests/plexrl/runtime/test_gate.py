@@ -35,11 +35,6 @@ class Holder(SchedulerPlugin):
             self.gate.hold(key)
         self.gate.keep_off_groups(key for key in tasks if key not in held)
 
-    def transition(self, key, _start, finish, *_args, **_kwargs):
-        if finish == "memory" and str(key).startswith("before"):
-            for following in self.gate.about_to_run(key):
-                self.gate.admit(following, "g", self.addresses["g"])
-
     async def command(self, name, key, address="g"):
         wanted = None if name == "gone" else "no-worker"
         for _ in range(200):
@@ -100,17 +95,6 @@ def test_a_task_that_was_not_ready_or_has_no_worker_is_not_admitted(client):
     assert command(client, "look", "h2") == "no-worker"
     assert command(client, "admit", "h2") is True
     assert future.result(timeout=10) == "g"
-
-
-def test_a_task_whose_last_input_is_done_is_let_through_without_being_held(client):
-    first = delayed(int, pure=False)(1, dask_key_name="before-1")
-    second = delayed(int, pure=False)(2, dask_key_name="before-2")
-    future = client.compute(held("h7", first, second), optimize_graph=False)
-    assert future.result(timeout=10) == "g"
-    states = client.run_on_scheduler(
-        lambda dask_scheduler: [row.finish for row in dask_scheduler.story("h7")]
-    )
-    assert "no-worker" not in states
 
 
 def test_ordinary_tasks_stay_off_the_group(client):

@@ -39,7 +39,7 @@ def test_handlers_of_the_program_go_on_while_dasks_own_is_mute(handlers):
     assert dask_handlers()[-1] is own
     logger = logging.getLogger("distributed.worker")
     with hushed():
-        logger.warning("compute failed")
+        logger.critical("compute failed")
     assert ours.texts == ["compute failed"]
     assert (own.level, ours.level) == (logging.NOTSET, logging.NOTSET)
 

@@ -5,7 +5,8 @@ import asyncio
 import pytest
 
 from plexrl.core.placement import Placement
-from tests.plexrl.runtime.test_admissions import admissions_of
+from plexrl.planning.config import PlanningConfig
+from plexrl.runtime.plugin import PlexRLScheduler
 from tests.plexrl.runtime.test_rescue import Cluster
 from tests.plexrl.runtime.test_where_functions_run import ANNOTATION
 
@@ -28,20 +29,21 @@ class ClosingGate:
 @pytest.mark.parametrize("lost", [0, 1])
 def test_a_gang_whose_group_was_lost_before_it_was_sent_runs_when_the_group_is_back(lost):
     cluster, gate = Cluster(), ClosingGate()
-    admissions = admissions_of(cluster, gate)
+    plugin = PlexRLScheduler(PlanningConfig(), 1000, "run", clock=lambda: cluster.now_s)
+    plugin._gate, plugin._coordinator = gate, cluster.coordinator
     cluster.coordinator.jobs.set_placement("a", Placement.of("g", {"rollout": "h"}))
 
     async def live():
         cluster.coordinator.known("sync", {**ANNOTATION, "function": "sync", "op": "actor.sync.0"})
         cluster.coordinator.ready("sync", cluster.now_s)
-        admissions.drain()
+        plugin._drain()
         group = "hg"[lost]
         cluster.group_down(group)
         cluster.group_up(group)
         gate.is_open = True
         for _ in range(2):
-            admissions.serve_late()
-            admissions.drain()
+            plugin._serve_late()
+            plugin._drain()
 
     asyncio.run(live())
     assert gate.sent == ["sync"]
