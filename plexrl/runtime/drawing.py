@@ -30,5 +30,7 @@ def rows_drawn(client: Client, job: str, workers: Sequence[str]) -> list[Row]:
 
 
 def _unfinished_there(job: str, dask_worker: Any) -> tuple[Unfinished, ...]:
-    found: tuple[Unfinished, ...] = dask_worker.plugins[PLUGIN].unfinished(job)
+    plugin = dask_worker.plugins.get(PLUGIN)
+    # A worker that has just come draws nothing yet.
+    found: tuple[Unfinished, ...] = () if plugin is None else plugin.unfinished(job)
     return found
