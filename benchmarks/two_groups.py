@@ -3,6 +3,12 @@
 All jobs are run alone first, in each of the three arrangements, on groups of their own; then all
 together, left to the planner. What sharing should save is simulated from the leases of the runs
 alone, on the groups the jobs were given, and compared with what it saved.
+
+The control: *alone* is a group of one's own, not a machine of one's own. Colocated jobs, which
+take one group each, run two at a time, each told to stay on a group that no other job uses, as two
+dedicated groups of this machine would. Both groups of a machine without accelerators share its
+memory and caches, which lengthens their functions when they compute at once whoever they belong to;
+groups of accelerators do not. Split and asynchronous jobs take both groups and run one at a time.
 """
 
 from __future__ import annotations
@@ -75,11 +81,10 @@ def measure(
         _warm_groups(cluster, make)
         alone: dict[str, list[Ran]] = {}
         for name, settings in ARRANGEMENTS.items():
-            alone[name] = []
-            for number in range(NUM_JOBS):
-                progress(f"two groups: job {number} alone, {name}")
-                job = make(f"{name}-{number}", number, iterations, TOOL_DELAY_S)
-                alone[name] += _run(cluster, [replace(job, **settings)])
+            jobs = [make(f"{name}-{n}", n, iterations, TOOL_DELAY_S) for n in range(NUM_JOBS)]
+            jobs = [replace(job, **settings) for job in jobs]
+            progress(f"two groups: alone, {name}")
+            alone[name] = _each_alone(cluster, jobs, NUM_OWN_GROUPS[name])
         starts = _engine_starts(cluster)
         moves = cluster.status().plan.num_moves
         progress("two groups: all together")
@@ -98,6 +103,21 @@ def measure(
     return {**figures, **_come_and_go(make, iterations, progress)}, peers
 
 
+def _each_alone(cluster: plexrl.LocalCluster, jobs: Sequence[JobSpec], num_own: int) -> list[Ran]:
+    """Run jobs on groups of their own, as many at a time as there are groups for."""
+    if num_own == len(GROUPS):
+        return [run for job in jobs for run in _run(cluster, [job])]
+    found: list[Ran] = []
+    for start in range(0, len(jobs), len(GROUPS)):
+        places = zip(jobs[start : start + len(GROUPS)], GROUPS, strict=True)
+        runs = _run(cluster, [replace(job, groups={"train": group}) for job, group in places])
+        for run, group in zip(runs, GROUPS, strict=True):
+            if any(lease.group != group for lease in run.leases):
+                raise RuntimeError(f"job {run.status.name!r} left {group!r}, its group of its own")
+        found += runs
+    return found
+
+
 def _steady(alone: Sequence[Ran], together: Sequence[Ran]) -> dict[str, float]:
     """What sharing saved against groups of one's own, and what simulation says it should."""
     makespan_s = _makespan_s(together)
@@ -110,7 +130,7 @@ def _steady(alone: Sequence[Ran], together: Sequence[Ran]) -> dict[str, float]:
     return {
         "makespan_ratio_two_groups": makespan_s / max(load_s / len(GROUPS), longest_s),
         "term_ratio_two_groups": load_s / len(GROUPS) / longest_s,
-        # Engines that compute at once share this machine's memory and caches, if not its cores.
+        # Two groups compute at once more often when jobs share them than when each has its own.
         "busy_inflation_two_groups": sum(busy_s(run.leases) for run in together) / load_s,
         "saving_measured": 1 - len(GROUPS) * makespan_s / own_s,
         "saving_predicted": 1 - len(GROUPS) * done.makespan_ticks / alone_ticks,
