@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from solver.errors import PlanError
+from solver.linked import circles, joined
 from solver.plan import Plan, Timeline, Timing
 from solver.problem import Job, Op, Problem
 from solver.timeline import plan_of
@@ -24,8 +25,9 @@ class _Edge:
 def retime(problem: Problem, plan: Plan) -> Plan:
     """Give each group of a plan the shortest cycle in which its order can be served.
 
-    The starts are the earliest ones: longest paths from the first op of the order. A longer cycle
-    only relaxes the constraints, so the shortest is found by bisection.
+    Groups that jobs link get one cycle. The starts are the earliest ones: longest paths from the
+    first op of the order. A longer cycle only relaxes the constraints, so the shortest is found by
+    bisection.
 
     Parameters
     ----------
@@ -36,27 +38,43 @@ def retime(problem: Problem, plan: Plan) -> Plan:
     Raises
     ------
     PlanError
-        The plan serves other jobs or ops, or no cycle length lets the order be served.
+        The plan serves other jobs or ops, or serves them elsewhere, or no cycle length lets the
+        order be served.
     """
-    return plan_of(problem, [_retimed(problem, timeline) for timeline in plan.timelines])
+    return plan_of(problem, [_retimed(problem, lines) for lines in _together(problem, plan)])
 
 
-def _retimed(problem: Problem, timeline: Timeline) -> Timeline:
+def _together(problem: Problem, plan: Plan) -> Iterator[tuple[Timeline, ...]]:
+    """Timelines of a plan, those together that have one cycle."""
+    if not problem.is_linked:
+        yield from ((timeline,) for timeline in plan.timelines)
+        return
+    placed: dict[str, list[Job]] = {}
+    for job in problem.jobs:
+        placed.setdefault(str(job.pinned_group), []).append(job)
+    left = {line.group: line for line in plan.timelines}
+    for circle in circles(problem, placed):
+        names = [group.id for group in circle.groups if group.id in left]
+        if names:
+            yield tuple(left.pop(name) for name in names)
+    # What serves nobody is refused like any other line of strangers.
+    yield from ((line,) for line in left.values())
+
+
+def _retimed(problem: Problem, lines: Sequence[Timeline]) -> Timeline:
     jobs = {job.id: job for job in problem.jobs}
-    for name in dict.fromkeys(timing.job for timing in timeline.timings):
-        served = {timing.op for timing in timeline.timings if timing.job == name}
-        known = {op.name for op in jobs[name].ops} if name in jobs else set()
-        if served != known:
-            raise PlanError(
-                f"group {timeline.group!r} serves {sorted(served)} of job {name!r}; the problem "
-                f"has {sorted(known) or 'no such job'}: plan anew"
-            )
-    edges = [*_order_edges(timeline, jobs), *_chain_edges(timeline, jobs)]
+    timeline = joined(lines)
+    _check_ops(jobs, timeline, lines, is_linked=problem.is_linked)
+    at = {timing: index for index, timing in enumerate(timeline.timings)}
+    edges = [
+        *(edge for line in lines for edge in _order_edges(line, at, jobs)),
+        *_chain_edges(timeline, jobs),
+    ]
     high = sum(
         op.duration_ticks + op.wait_ticks + op.switch_ticks
         for op in (_op(jobs, timing) for timing in timeline.timings)
     )
-    starts = _starts(edges, len(timeline.timings), high)
+    starts = _starts(edges, len(at), high)
     if starts is None:
         raise PlanError(
             f"the order of group {timeline.group!r} cannot be served in a cycle of any length; "
@@ -65,34 +83,72 @@ def _retimed(problem: Problem, timeline: Timeline) -> Timeline:
     low = 1
     while low < high:
         middle = (low + high) // 2
-        found = _starts(edges, len(timeline.timings), middle)
+        found = _starts(edges, len(at), middle)
         if found is None:
             low = middle + 1
         else:
             high, starts = middle, found
+    return _read(timeline, high, starts, jobs)
+
+
+def _check_ops(
+    jobs: Mapping[str, Job], timeline: Timeline, lines: Sequence[Timeline], *, is_linked: bool
+) -> None:
+    """Raise PlanError unless exactly the ops that jobs have are served where these run."""
+    for name in dict.fromkeys(timing.job for timing in timeline.timings):
+        served = {timing.op for timing in timeline.timings if timing.job == name}
+        known = {op.name for op in jobs[name].ops} if name in jobs else set()
+        if served != known:
+            raise PlanError(
+                f"group {timeline.group!r} serves {sorted(served)} of job {name!r}; the problem "
+                f"has {sorted(known) or 'no such job'}: plan anew"
+            )
+    for line in lines if is_linked else ():
+        for timing in line.timings:
+            group = jobs[timing.job].group_of(_op(jobs, timing))
+            if group != line.group:
+                raise PlanError(
+                    f"group {line.group!r} serves op {timing.op!r} of job {timing.job!r}, which "
+                    f"runs on {group!r}: plan anew"
+                )
+
+
+def _read(
+    timeline: Timeline, cycle: int, starts: Sequence[int], jobs: Mapping[str, Job]
+) -> Timeline:
+    """The timeline that starts make up, the first of them at 0."""
+    begins = {
+        timing: start - starts[0] + timing.wraps * cycle
+        for timing, start in zip(timeline.timings, starts, strict=True)
+    }
+    anchors: dict[str, int] = {}
+    for timing, begin in begins.items():
+        if timing.op == jobs[timing.job].ops[0].name:
+            anchors[timing.job] = min(begin // cycle, anchors.get(timing.job, begin // cycle))
     return Timeline(
         timeline.group,
-        high,
+        cycle,
         tuple(
-            Timing(timing.job, timing.op, start, timing.wraps)
-            for timing, start in zip(timeline.timings, starts, strict=True)
+            Timing(timing.job, timing.op, begin % cycle, begin // cycle - anchors[timing.job])
+            for timing, begin in begins.items()
         ),
     )
 
 
-def _order_edges(timeline: Timeline, jobs: dict[str, Job]) -> Iterator[_Edge]:
+def _order_edges(
+    timeline: Timeline, at: Mapping[Timing, int], jobs: Mapping[str, Job]
+) -> Iterator[_Edge]:
     """Each op waits for the one before it in the order, and its switch; the first for the last."""
     timings = timeline.timings
     for index, timing in enumerate(timings):
         before = timings[index - 1]
         is_switch = before.job != timing.job
         switch = _op(jobs, timing).switch_ticks if is_switch else 0
-        source = (index - 1) % len(timings)
         ticks = _op(jobs, before).duration_ticks + switch
-        yield _Edge(source, index, ticks, int(index == 0))
+        yield _Edge(at[before], at[timing], ticks, int(index == 0))
 
 
-def _chain_edges(timeline: Timeline, jobs: dict[str, Job]) -> Iterator[_Edge]:
+def _chain_edges(timeline: Timeline, jobs: Mapping[str, Job]) -> Iterator[_Edge]:
     """Each op waits for the one before it in its job's passes, and that one's wait."""
     timings = timeline.timings
     for name in dict.fromkeys(timing.job for timing in timings):
@@ -100,19 +156,30 @@ def _chain_edges(timeline: Timeline, jobs: dict[str, Job]) -> Iterator[_Edge]:
             (index for index, timing in enumerate(timings) if timing.job == name),
             key=lambda index: (timings[index].wraps, index),
         )
-        for step, (source, target) in enumerate(zip(mine, [*mine[1:], mine[0]], strict=True)):
+        for before, after, cycles in _turns(jobs[name], len(mine)):
+            source, target = mine[before], mine[after]
             op = _op(jobs, timings[source])
-            is_closing = step == len(mine) - 1
-            wraps = timings[target].wraps + is_closing - timings[source].wraps
+            wraps = timings[target].wraps + cycles - timings[source].wraps
             yield _Edge(source, target, op.duration_ticks + op.wait_ticks, wraps)
 
 
-def _op(jobs: dict[str, Job], timing: Timing) -> Op:
+def _turns(job: Job, count: int) -> Iterator[tuple[int, int, int]]:
+    """Which op of a job waits for which one before it, and of how many cycles ago."""
+    last = count - 1
+    yield from ((step, step + 1, 0) for step in range(last))
+    yield (last, 0, 1 + job.staleness)
+    if job.ahead_ops:
+        # Each part goes round by itself too.
+        yield (job.ahead_ops - 1, 0, 1)
+        yield (last, job.ahead_ops, 1)
+
+
+def _op(jobs: Mapping[str, Job], timing: Timing) -> Op:
     return next(op for op in jobs[timing.job].ops if op.name == timing.op)
 
 
 def _starts(edges: Sequence[_Edge], num: int, cycle: int) -> list[int] | None:
-    """Earliest starts in a cycle of this length, the first op at 0; None if there are none."""
+    """Starts in cycles of this length, each as early as the order allows; None if none are."""
     starts = [0] * num
     for _ in range(num + 1):
         is_settled = True
@@ -122,6 +189,5 @@ def _starts(edges: Sequence[_Edge], num: int, cycle: int) -> list[int] | None:
                 starts[edge.target] = earliest
                 is_settled = False
         if is_settled:
-            # A start pushed beyond the cycle would belong to the next round.
-            return starts if starts[0] == 0 and max(starts) < cycle else None
+            return starts
     return None

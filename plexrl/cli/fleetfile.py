@@ -19,7 +19,7 @@ MAX_SEATS = 4
 """Groups of a pool that may keep a copy of one job's state, as far as their memory goes."""
 _OF_ONE_GROUP = ("current", "horizon_s")
 """Keys of a file that belong to problems of one group a job."""
-_ELSEWHERE = ("pool", "group", "apart_from", "move_s", "weight")
+_ELSEWHERE = ("pool", "group", "apart_from", "move_s", "weight", "ahead_ops", "staleness")
 """Keys of a job that belong to problems of one group a job."""
 
 
@@ -124,6 +124,11 @@ def _check_ops(jobs: Sequence[Mapping[str, Any]], pools: Mapping[str, object]) -
                     f"jobs[{index}].{key} does not go with ops that name pools; leave it out"
                 )
         for place, op in enumerate(job["ops"]):
+            if "group" in op:
+                raise InputError(
+                    f"jobs[{index}].ops[{place}].group does not go with ops that name pools; leave "
+                    "it out"
+                )
             if op.get("pool") not in pools:
                 raise InputError(
                     f"jobs[{index}].ops[{place}].pool is {op.get('pool')!r}; where one op names a "

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,11 +12,13 @@ import pyarrow.csv as pa_csv
 import pyarrow.parquet as pq
 
 import solver
+from dataflow.phases import Phase
 from plexrl.cli.attached import attached
+from plexrl.core.placement import PINNABLE, Placement, model_and_phase
 from plexrl.errors import InputError
 from plexrl.planning.facts import PlannedJob
-from plexrl.planning.profiles import JobProfile, OpEstimate
-from solver.dispatch.events import TICKS_PER_S
+from plexrl.planning.problems import EstimatedJob, job_of
+from plexrl.planning.profiles import JobProfile
 from solver.trace import LeaseRecord, Outcome
 
 DEFAULT_LIMIT = 2.0
@@ -84,9 +87,14 @@ def problem_of_cluster(address: str, *, slowdown_limit: float, memory_gb: float)
 
 
 def _profiles(records: Iterable[LeaseRecord]) -> dict[str, JobProfile]:
-    profiles: dict[str, JobProfile] = {}
+    by_job: dict[str, list[LeaseRecord]] = {}
     for record in sorted(records, key=lambda lease: lease.ended_s):
-        profiles.setdefault(record.job, JobProfile(PlannedJob(record.job))).observe(record)
+        by_job.setdefault(record.job, []).append(record)
+    profiles = {}
+    for name, mine in by_job.items():
+        profiles[name] = JobProfile(PlannedJob(name, staleness=_staleness(mine)))
+        for record in mine:
+            profiles[name].observe(record)
     return profiles
 
 
@@ -101,38 +109,52 @@ def _fitted(
                 f"{record.ended_s:g} s, no later than it starts; try: plexrl verify LOG"
             )
     groups = {record.group for record in records}
-    jobs = []
+    entries = []
     for name, profile in _profiles(records).items():
         estimates = profile.estimates()
         if not estimates:
             raise InputError(
                 f"{source} holds no whole iteration of job {name!r}; give the log of a longer run"
             )
-        jobs.append(_job(name, estimates, slowdown_limit))
+        mine = [record for record in records if record.job == name]
+        job = PlannedJob(name, slowdown_limit=slowdown_limit, staleness=_staleness(mine))
+        entries.append(EstimatedJob(job, _placement(mine), estimates))
     try:
         return solver.Problem(
             tuple(solver.Group(name, max(round(memory_gb * 1e9), 1)) for name in sorted(groups)),
-            tuple(jobs),
+            _jobs(entries),
         )
     except solver.ProblemError as error:
         raise InputError(f"{source}: {error}") from error
 
 
-def _job(name: str, estimates: Iterable[OpEstimate], slowdown_limit: float) -> solver.Job:
-    return solver.Job(
-        id=name,
-        ops=tuple(
-            solver.Op(
-                name=entry.op,
-                duration_ticks=max(round(entry.busy_s * TICKS_PER_S), 1),
-                wait_ticks=max(round(entry.wait_s * TICKS_PER_S), 0),
-                switch_ticks=max(round(entry.swap_s * TICKS_PER_S), 0),
-            )
-            for entry in estimates
-        ),
-        memory_bytes=0,
-        slowdown_limit_permille=round(slowdown_limit * 1000),
-    )
+def _jobs(entries: Sequence[EstimatedJob]) -> tuple[solver.Job, ...]:
+    """Jobs as they ran; free to be placed anywhere unless one of them ran on several groups."""
+    jobs = [replace(job_of(entry), weight=1) for entry in entries]
+    if any(job.is_spread for job in jobs):
+        return tuple(jobs)
+    return tuple(replace(job, pinned_group=None) for job in jobs)
+
+
+def _placement(records: Iterable[LeaseRecord]) -> Placement:
+    """Where a job ran last: it is at home where it trains, or where its last function ran."""
+    ordered = sorted(records, key=lambda record: record.ended_s)
+    trained = [r for r in ordered if model_and_phase(r.op)[1] == Phase.TRAIN]
+    last = [*ordered, *trained][-1]
+    # It may have moved since, in the middle of what it has run of an iteration.
+    places = {
+        model_and_phase(record.op): record.group
+        for record in ordered
+        if record.iteration <= last.iteration
+    }
+    apart = {key: group for key, group in places.items() if key[1] in PINNABLE}
+    return Placement.of_models(last.group, apart)
+
+
+def _staleness(records: Iterable[LeaseRecord]) -> int:
+    """Versions by which a job's rollouts ran ahead."""
+    rollouts = (r for r in records if model_and_phase(r.op)[1] == Phase.ROLLOUT)
+    return max([0, *(record.iteration - record.version for record in rollouts)])
 
 
 def _rows(path: Path) -> list[dict[str, Any]]:

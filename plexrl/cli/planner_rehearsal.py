@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from statistics import fmean
 
 import solver
@@ -13,6 +13,7 @@ from plexrl.planning.problems import dispatch_plan
 from solver.dispatch.events import TICKS_PER_S, DispatchPlan
 from solver.dispatch.rules import FirstReady, LargestLagFirst, PlanOrderWithBackfill, StrictOrder
 from solver.dispatch.views import Rule
+from solver.linked import circles
 from solver.simulate import SimJob, SimOp, Tape
 from solver.simulate import simulate as run
 from solver.workloads import Tail, length_ticks
@@ -109,18 +110,22 @@ def _slowdowns(
     cycles: int,
     seed: int,
 ) -> dict[str, float]:
-    """Job → slowdown; each group runs by itself, since none meets another."""
+    """Job → slowdown; groups that no job links run by themselves, since none meets another."""
     slowdowns: dict[str, float] = {}
-    for group in dict.fromkeys(plan.placement.values()):
-        jobs = [job for job in problem.jobs if plan.placement[job.id] == group]
+    placed: dict[str, list[solver.Job]] = {}
+    for job in problem.jobs:
+        placed.setdefault(plan.placement[job.id], []).append(job)
+    for circle in circles(problem, placed):
+        jobs, groups = circle.jobs, {group.id for group in circle.groups}
         until = cycles * max(job.limit_ticks for job in jobs)
         # Limits of a thousandfold would make the horizon endless.
         until = min(until, cycles * 4 * sum(job.alone_ticks for job in jobs))
-        known = {name: order for name, order in orders.orders.items() if name == group}
+        known = {name: order for name, order in orders.orders.items() if name in groups}
         _check_length(jobs, cycles, until)
-        simulated = [_sim_job(job, group, noise, seed, until) for job in jobs]
+        simulated = [_sim_job(job, plan.placement[job.id], noise, seed, until) for job in jobs]
+        known_plan = replace(orders, orders=known)
         try:
-            done = run(simulated, DispatchPlan(known), rule, seed=seed, until_s=until / TICKS_PER_S)
+            done = run(simulated, known_plan, rule, seed=seed, until_s=until / TICKS_PER_S)
         except solver.ProblemError as error:
             raise InputError(f"{cycles} cycles are too few: {error}; raise --cycles") from error
         slowdowns |= done.slowdowns
@@ -133,11 +138,11 @@ def _check_length(jobs: Sequence[solver.Job], cycles: int, until: int) -> None:
     if count > MAX_ITERATIONS:
         raise InputError(
             f"job {shortest.id!r} would pass {count} iterations in {cycles} of the longest on its "
-            f"group; at most {MAX_ITERATIONS} are simulated: lower --cycles"
+            f"groups; at most {MAX_ITERATIONS} are simulated: lower --cycles"
         )
 
 
-def _sim_job(job: solver.Job, group: str, noise: Noise, seed: int, until: int) -> SimJob:
+def _sim_job(job: solver.Job, home: str, noise: Noise, seed: int, until: int) -> SimJob:
     iterations = int(1.5 * until / job.alone_ticks) + 12
     return SimJob(
         name=job.id,
@@ -146,13 +151,15 @@ def _sim_job(job: solver.Job, group: str, noise: Noise, seed: int, until: int) -
                 op.name,
                 op.duration_ticks / TICKS_PER_S,
                 op.wait_ticks / TICKS_PER_S,
-                (group,),
+                (op.group or home,),
                 op.switch_ticks / TICKS_PER_S,
             )
             for op in job.ops
         ),
         iterations=iterations,
         tape=noise.tape(job, seed, iterations),
+        ahead_ops=job.ahead_ops,
+        staleness=job.staleness,
     )
 
 
@@ -161,9 +168,9 @@ def _row(
 ) -> Rehearsal:
     limits = {job.id: job.slowdown_limit_permille / 1000 for job in problem.jobs}
     every = [(job, value) for row in runs for job, value in row.items()]
-    price = {job.id: problem.group(plan.placement[job.id]).price for job in problem.jobs}
+    price = {job.id: _own_price(problem, job, plan.placement[job.id]) for job in problem.jobs}
     work = sum(price[job] / value for job, value in every) / len(runs)
-    used = sum(problem.group(group).price for group in set(plan.placement.values()))
+    used = sum(problem.group(timeline.group).price for timeline in plan.timelines)
     return Rehearsal(
         name=name,
         slowdown_mean=fmean(value for _, value in every),
@@ -172,3 +179,8 @@ def _row(
         saving=1 - used / work,
         slowdowns={job: fmean(row[job] for row in runs) for job in limits},
     )
+
+
+def _own_price(problem: solver.Problem, job: solver.Job, home: str) -> int:
+    """Price of the groups that a job would have for itself."""
+    return sum(problem.group(group).price for group in {op.group or home for op in job.ops})

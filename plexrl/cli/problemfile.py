@@ -175,6 +175,7 @@ def _job_entry(job: solver.Job) -> dict[str, object]:
             "duration_s": op.duration_ticks / TICKS_PER_S,
             "wait_s": op.wait_ticks / TICKS_PER_S,
             "switch_s": op.switch_ticks / TICKS_PER_S,
+            **({} if op.group is None else {"group": op.group}),
         }
         for op in job.ops
     ]
@@ -182,6 +183,8 @@ def _job_entry(job: solver.Job) -> dict[str, object]:
         "pool": job.pool,
         "group": job.pinned_group,
         "apart_from": list(job.forbids),
+        "ahead_ops": job.ahead_ops,
+        "staleness": job.staleness,
         "move_s": job.move_ticks / TICKS_PER_S,
     }
     return {
@@ -219,7 +222,19 @@ def _check_references(jobs: Sequence[Mapping[str, Any]], groups: Sequence[solver
     names = {group.id for group in groups}
     pools = {group.pool for group in groups}
     others = {job["name"] for job in jobs}
+    is_linked = any("group" in op for job in jobs for op in job["ops"])
     for index, job in enumerate(jobs):
+        if is_linked and "group" not in job:
+            raise InputError(
+                f"jobs[{index}].group is missing, while ops name groups of their own; jobs over "
+                "several groups are ordered where they are: give the group of every job"
+            )
+        for place, op in enumerate(job["ops"]):
+            if "group" in op and op["group"] not in names:
+                raise InputError(
+                    f"jobs[{index}].ops[{place}].group is {op['group']!r}, which is no group; "
+                    f"{hint(op['group'], names)}"
+                )
         for key, known, what in (("group", names, "group"), ("pool", pools, "pool of a group")):
             if key in job and job[key] not in known:
                 raise InputError(
@@ -261,6 +276,7 @@ def _job(entry: Mapping[str, Any]) -> solver.Job:
                 duration_ticks=round(op["duration_s"] * TICKS_PER_S),
                 wait_ticks=round(op.get("wait_s", 0) * TICKS_PER_S),
                 switch_ticks=round(op.get("switch_s", 0) * TICKS_PER_S),
+                group=op.get("group"),
             )
             for op in entry["ops"]
         ),
@@ -271,6 +287,8 @@ def _job(entry: Mapping[str, Any]) -> solver.Job:
         pinned_group=entry.get("group"),
         forbids=tuple(entry.get("apart_from", ())),
         move_ticks=round(entry.get("move_s", 0) * TICKS_PER_S),
+        ahead_ops=entry.get("ahead_ops", 0),
+        staleness=entry.get("staleness", 0),
     )
 
 

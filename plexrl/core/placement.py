@@ -49,6 +49,20 @@ class Placement:
         pins = {key: group for key, group in (elsewhere or {}).items() if group != home}
         return cls(home, tuple(sorted(pins.items())))
 
+    @classmethod
+    def of_models(cls, home: str, places: Mapping[tuple[str, str], str]) -> Placement:
+        """A placement by ``(model, phase)``; a phase is named alone if all its models agree."""
+        by_phase: dict[str, set[str]] = {}
+        for (_, phase), group in places.items():
+            by_phase.setdefault(phase, set()).add(group)
+        return cls.of(
+            home,
+            {
+                phase if len(by_phase[phase]) == 1 else f"{model}.{phase}": group
+                for (model, phase), group in places.items()
+            },
+        )
+
     def __str__(self) -> str:
         return "+".join(self.groups)
 
@@ -71,7 +85,7 @@ class Placement:
 
     def group_of_op(self, op: str) -> str:
         """Group of an op by its name, e.g. ``actor.rollout.0``."""
-        return self.group(*_model_and_phase(op))
+        return self.group(*model_and_phase(op))
 
     def lease_groups(self, op: str, *, is_setup: bool) -> tuple[str, ...]:
         """Groups that an op holds at once, the one it runs on first.
@@ -81,7 +95,7 @@ class Placement:
         is_setup
             Whether it opens or exports a model, outside any iteration: that happens at home.
         """
-        model, phase = _model_and_phase(op)
+        model, phase = model_and_phase(op)
         if is_setup:
             return (self.home,)
         if phase == Phase.SYNC:
@@ -89,7 +103,8 @@ class Placement:
         return (self.group(model, phase),)
 
 
-def _model_and_phase(op: str) -> tuple[str, str]:
+def model_and_phase(op: str) -> tuple[str, str]:
+    """Model and phase of an op by its name, e.g. ``actor.rollout.0``."""
     model, _, rest = op.partition(".")
     return model, rest.partition(".")[0]
 

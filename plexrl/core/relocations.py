@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
+from plexrl.core.placement import Placement
 from plexrl.errors import PlexRLError
 
 
@@ -73,12 +74,30 @@ class Relocation:
         return told + "".join(f" ({text})" for text in (self.reason, self.trouble) if text)
 
 
+@dataclass(frozen=True, slots=True)
+class Resampling:
+    """A job that stays at home and shall sample elsewhere once its iteration has ended."""
+
+    placement: Placement
+    """Where it shall be."""
+    reason: str
+    """Why, in the words of whoever asked."""
+    is_ordered: bool = False
+    """Whether it waits for room if there is none, instead of staying where it is."""
+
+    def __str__(self) -> str:
+        """The change in plain words."""
+        where = ", ".join(self.placement.guests) or "its home"
+        return f"samples on {where} after its iteration ({self.reason})"
+
+
 class RelocationTable:
-    """Relocations by job, and why those that arrived at rest do so."""
+    """Relocations by job, why those that arrived at rest do so, and who shall sample elsewhere."""
 
     def __init__(self) -> None:
         self._rows: dict[str, Relocation] = {}
         self._rests: dict[str, str] = {}
+        self._resamplings: dict[str, Resampling] = {}
 
     def __contains__(self, job: str) -> bool:
         return job in self._rows
@@ -106,6 +125,7 @@ class RelocationTable:
         row = Relocation(job, aim, reason, target)
         if known is not None:
             row = replace(row, step=known.step, holders=known.holders)
+        self._resamplings.pop(job, None)
         self._rows[job] = row
         return row
 
@@ -132,10 +152,23 @@ class RelocationTable:
         """It arrived somewhere, or has ended."""
         self._rows.pop(job, None)
         self._rests.pop(job, None)
+        self._resamplings.pop(job, None)
 
     def rest(self, job: str) -> None:
         """It is off its groups and stays so."""
         self._rests[job] = self._rows.pop(job).reason
+
+    def resample(self, job: str, wanted: Resampling) -> None:
+        """Want a job that is not on its way to sample elsewhere."""
+        self._resamplings[job] = wanted
+
+    def resampling(self, job: str) -> Resampling | None:
+        """Where a job shall sample once its iteration has ended; None if nobody asked."""
+        return self._resamplings.get(job)
+
+    def resampled(self, job: str) -> None:
+        """It samples where it shall, or nobody wants that any more."""
+        self._resamplings.pop(job, None)
 
     def why_resting(self, job: str) -> str:
         """Why a job rests, in the words of whoever asked; empty if it does not, or nobody said."""

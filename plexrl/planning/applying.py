@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 import solver
-from plexrl.core.placement import Placement
+from plexrl.core.placement import PINNABLE, Placement, model_and_phase
 from plexrl.errors import JobError
-from plexrl.planning.problems import build_problem, dispatch_plan
+from plexrl.planning.facts import GroupFacts
+from plexrl.planning.placing import check_together
+from plexrl.planning.problems import EstimatedJob, build_problem, dispatch_plan, orderable
 from plexrl.planning.proposals import PlanRequest, Proposal
 from solver.retime import retime
 
@@ -40,13 +42,17 @@ def check_names(plan: solver.Plan, jobs: Iterable[str], groups: Iterable[str]) -
     """
     found = [
         *_difference("jobs", set(plan.placement), set(jobs)),
-        *_missing(set(plan.placement.values()) - set(groups), set(groups)),
+        *_missing(_groups_of(plan) - set(groups), set(groups)),
     ]
     if found:
         raise JobError(
             f"the plan is not for this cluster: {'; '.join(found)}. Plan for the jobs and groups "
             "that are there; nothing was changed"
         )
+
+
+def _groups_of(plan: solver.Plan) -> set[str]:
+    return {*plan.placement.values(), *(timeline.group for timeline in plan.timelines)}
 
 
 def _difference(what: str, planned: set[str], there: set[str]) -> Iterator[str]:
@@ -77,7 +83,8 @@ def proposal_of(plan: solver.Plan, request: PlanRequest) -> Proposal:
     Raises
     ------
     JobError
-        A job was not measured yet, its ops are others, or a requirement would break.
+        A job was not measured yet or has no order, its ops are others, or a requirement would
+        break.
     """
     known = {job.name for job in request.jobs}
     unknown = sorted(set(plan.placement) - known)
@@ -86,16 +93,9 @@ def proposal_of(plan: solver.Plan, request: PlanRequest) -> Proposal:
             f"nothing is known yet of how long the functions of {', '.join(unknown)} take; wait "
             "for an iteration, or give the jobs hints_s"
         )
-    apart = sorted(entry.name for entry in request.jobs if entry.job.arrangement.is_split)
-    if apart:
-        raise JobError(
-            f"{', '.join(apart)} sample on another group than they train on, by their arrangement; "
-            "a plan has each job on one group: nothing was changed"
-        )
     # The plan decides the groups; a request has each job where it is.
-    jobs = tuple(
-        replace(entry, placement=Placement(plan.placement[entry.name])) for entry in request.jobs
-    )
+    jobs = _placed(plan, request.jobs)
+    _check(jobs, request.groups)
     try:
         problem = build_problem(jobs, request.groups)
         retimed = retime(problem, plan)
@@ -116,3 +116,59 @@ def proposal_of(plan: solver.Plan, request: PlanRequest) -> Proposal:
         plan=retimed,
         is_verified=True,
     )
+
+
+def _placed(plan: solver.Plan, jobs: Iterable[EstimatedJob]) -> tuple[EstimatedJob, ...]:
+    """Jobs on the groups that serve their ops in a plan."""
+    places: dict[str, dict[str, str]] = {}
+    for timeline in plan.timelines:
+        for timing in timeline.timings:
+            places.setdefault(timing.job, {})[timing.op] = timeline.group
+    return tuple(
+        replace(
+            entry,
+            placement=_placement(entry, plan.placement[entry.name], places.get(entry.name, {})),
+        )
+        for entry in jobs
+    )
+
+
+def _placement(entry: EstimatedJob, home: str, places: Mapping[str, str]) -> Placement:
+    """Where a job is whose ops are served at these places; as it is now, if it is there already."""
+    now = entry.placement
+    if home == now.home and all(now.group_of_op(op) == group for op, group in places.items()):
+        return now
+    found: dict[tuple[str, str], str] = {}
+    for op, group in places.items():
+        model, phase = model_and_phase(op)
+        if phase not in PINNABLE and group != home:
+            raise JobError(
+                f"the plan places job {entry.name!r} on {home!r} and serves {op} on {group!r}; a "
+                "job is trained where it is placed: nothing was changed"
+            )
+        if found.setdefault((model, phase), group) != group:
+            raise JobError(
+                f"the plan serves {model}.{phase} of job {entry.name!r} on {group!r} and on "
+                f"{found[model, phase]!r}; one group serves all of it: nothing was changed"
+            )
+    return Placement.of_models(home, found)
+
+
+def _check(jobs: Sequence[EstimatedJob], groups: Iterable[GroupFacts]) -> None:
+    """Refuse a placement that the jobs do not want, or the groups cannot hold.
+
+    Raises
+    ------
+    JobError
+        With the reason.
+    """
+    served = sorted({entry.name for entry in jobs} - {entry.name for entry in orderable(jobs)})
+    if served:
+        raise JobError(
+            f"{', '.join(served)} hold several groups at once, or share a group with a job that "
+            "does; no plan orders them: nothing was changed"
+        )
+    try:
+        check_together(groups, {entry.name: (entry.job, entry.placement) for entry in jobs})
+    except JobError as error:
+        raise JobError(f"the plan does not hold here: {error}. Nothing was changed") from error

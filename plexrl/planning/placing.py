@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 
+from dataflow.phases import Phase
 from plexrl.core.placement import Arrangement, Placement
 from plexrl.errors import JobError
 from plexrl.planning.facts import GroupFacts, PlannedJob
@@ -74,6 +75,77 @@ def replace_lost(
     if len(known) < 2:
         stays = replace(stays, arrangement=Arrangement.ANY)
     return place(stays, known.values(), placed, busy_shares)
+
+
+def check_room(
+    job: PlannedJob, placement: Placement, groups: Iterable[GroupFacts], placed: Placed
+) -> None:
+    """Check that a job can be put on groups beside those that are there.
+
+    Raises
+    ------
+    JobError
+        One of them is too full, or private to one of the jobs.
+    """
+    is_private = job.arrangement is Arrangement.PRIVATE_ROLLOUT
+    for room in _rooms((g for g in groups if g.name in placement.groups), placed):
+        nbytes = memory_of(job, placement, room.group) or 0
+        is_guest = room.group in placement.guests
+        if not room.has_room(nbytes) or (is_private and is_guest and room.num_jobs):
+            raise _no_room(job, nbytes, {room.group: room})
+
+
+def check_together(groups: Iterable[GroupFacts], placed: Placed) -> None:
+    """Check that jobs can all be where they are placed, and want to be.
+
+    Raises
+    ------
+    JobError
+        A group is too small for its jobs, or a job's arrangement or the groups it asks for
+        contradict its placement.
+    """
+    for job, placement in placed.values():
+        _check_obeys(job, placement)
+    for room in _rooms(groups, placed):
+        if room.free_bytes < 0:
+            raise JobError(
+                f"jobs on group {room.group!r} need {-room.free_bytes} bytes more than it has; "
+                "put fewer jobs there"
+            )
+        if room.places is not None and room.places < 0:
+            raise JobError(
+                f"group {room.group!r} has {counted(room.num_jobs, 'job')}, "
+                f"{-room.places} more than it takes; put fewer jobs there"
+            )
+        if room.is_private and room.num_jobs > 1:
+            raise JobError(
+                f"group {room.group!r} is the private rollout group of a job, and has "
+                f"{counted(room.num_jobs, 'job')}; put the others elsewhere"
+            )
+
+
+def _check_obeys(job: PlannedJob, placement: Placement) -> None:
+    """Raise JobError where a placement contradicts what a job asks for."""
+    is_apart = bool(placement.guests)
+    rollouts = [key for key, _ in placement.elsewhere if key.rpartition(".")[2] == Phase.ROLLOUT]
+    if job.arrangement.is_split and not rollouts:
+        raise JobError(
+            f"job {job.name!r} is arranged {job.arrangement}, and is on {placement} with its "
+            "rollouts at home; put them on another group"
+        )
+    if job.arrangement is Arrangement.COLOCATED and is_apart:
+        raise JobError(
+            f"job {job.name!r} is arranged {job.arrangement}, and is on {placement}; put all of it "
+            "on one group"
+        )
+    for key, group in job.pins.items():
+        model, _, phase = key.rpartition(".")
+        there = placement.home if phase == Phase.TRAIN else placement.group(model, phase)
+        if there != group:
+            raise JobError(
+                f"job {job.name!r} wants {key} on group {group!r}, and has it on {there!r}; put it "
+                "there, or submit the job without that wish"
+            )
 
 
 def memory_of(job: PlannedJob, placement: Placement, group: str) -> int | None:

@@ -17,12 +17,12 @@ import solver
 from plexrl.core.placement import Placement
 from plexrl.core.status import PlanStatus
 from plexrl.errors import JobError
-from plexrl.planning.applying import check_names, proposal_of, read_plan
+from plexrl.planning.applying import check_names, read_plan
 from plexrl.planning.arranging import LEAST_ITERATIONS
 from plexrl.planning.chronicle import Chronicle
 from plexrl.planning.config import PlanningConfig
 from plexrl.planning.facts import GroupFacts, PlannedJob
-from plexrl.planning.placing import Placed, place, replace_lost
+from plexrl.planning.placing import Placed, check_room, place, replace_lost
 from plexrl.planning.problems import EstimatedJob, orderable
 from plexrl.planning.profiles import JobProfile
 from plexrl.planning.proposals import (
@@ -67,8 +67,8 @@ class Planner:
         self._placement: dict[str, Placement] = {}
         self._left: dict[str, Placement] = {}
         """Job that is off its groups → where it was."""
-        self._wishes: dict[str, Placement] = {}
-        """Job → where it shall go when it is placed again."""
+        self._wishes: dict[str, tuple[Placement, bool]] = {}
+        """Job → where it shall go when it is placed again, and whether it waits for room there."""
         self._moved_at: dict[str, int] = {}
         """Job → iterations it had been seen for when it was last moved."""
         self.num_moves = 0
@@ -101,28 +101,63 @@ class Planner:
         was = self._placement.get(job.name)
         if was is not None and all(group in self._groups for group in was.groups):
             return was
-        others: Placed = {
-            name: (self._jobs[name], placement)
-            for name, placement in self._placement.items()
-            if name != job.name
-        }
-        shares = busy_shares(entry for entry in self._estimated() if entry.name != job.name)
         groups = _open_groups(job, self._groups, self._closed, target)
-        if target:
-            job = _at_home_on(job, target)
         was = was or self._left.get(job.name)
         has_lost = was is not None and not self._groups.keys() >= set(was.groups)
-        wish = self._wishes.pop(job.name, None)
-        if wish is not None and not target and {g.name for g in groups} >= set(wish.groups):
-            placement = wish
-        elif was is not None and has_lost and not target:
-            placement = replace_lost(job, was, groups, others, shares)
-        else:
-            placement = place(job, groups, others, shares)
+        placement = self._wished(job.name, groups, target)
+        if placement is None:
+            others = self._beside(job.name)
+            shares = busy_shares(entry for entry in self._estimated() if entry.name != job.name)
+            if target:
+                job = _at_home_on(job, target)
+            if was is not None and has_lost and not target:
+                placement = replace_lost(job, was, groups, others, shares)
+            else:
+                placement = place(job, groups, others, shares)
+        self._wishes.pop(job.name, None)
         if job.name in self._jobs:
             self._placement[job.name] = placement
             self._left.pop(job.name, None)
         return placement
+
+    def _beside(self, job: str) -> Placed:
+        """All other jobs, and where they are."""
+        return {
+            name: (self._jobs[name], placement)
+            for name, placement in self._placement.items()
+            if name != job
+        }
+
+    def _wished(self, job: str, groups: Iterable[GroupFacts], target: str) -> Placement | None:
+        """Where a plan wants the job, if it can go there; None if it may be placed anywhere.
+
+        Raises
+        ------
+        JobError
+            There is no room yet, and it shall wait for it.
+        """
+        placement, is_ordered = self._wishes.get(job, (None, False))
+        if placement is None or target not in {"", placement.home}:
+            return None
+        if not {group.name for group in groups} >= set(placement.groups):
+            return None
+        try:
+            self.check_room(job, placement)
+        except JobError:
+            if is_ordered:
+                raise
+            return None
+        return placement
+
+    def check_room(self, job: str, placement: Placement) -> None:
+        """Check that a job can be put on groups beside the jobs that are there.
+
+        Raises
+        ------
+        JobError
+            One of them is too full, or private to one of the jobs.
+        """
+        check_room(self._jobs[job], placement, self._groups.values(), self._beside(job))
 
     def check_home(self, job: str, group: str) -> None:
         """Check that a job can have its home on a group if no other job is in the way.
@@ -141,11 +176,19 @@ class Planner:
             self._left[name] = was
             self._triggers["job left"] = "job left its group"
 
-    def rearrange(self, job: str, placement: Placement) -> None:
-        """Put a job on other groups: at once, or, at another home, when it is placed again."""
+    def rearrange(self, job: str, placement: Placement, *, is_ordered: bool = False) -> None:
+        """Put a job on other groups: at once, or, at another home, when it is placed again.
+
+        Parameters
+        ----------
+        is_ordered
+            Whether the job waits for room there if there is none, instead of going elsewhere.
+        """
         was = self._placement.get(job)
-        is_home = was is not None and was.home == placement.home
-        (self._placement if is_home else self._wishes)[job] = placement
+        if was is not None and was.home == placement.home:
+            self._placement[job] = placement
+        else:
+            self._wishes[job] = (placement, is_ordered)
         self._moved_at[job] = self._profiles[job].iteration.num_seen
         self.num_moves += 1
         self._triggers["rearranged"] = f"{job} moves to {placement}"
@@ -271,8 +314,10 @@ class Planner:
         self._dispatch = without(proposal.dispatch, self._jobs)
         return self._dispatch
 
-    def applied(self, text: str, jobs: Iterable[str], now_s: float) -> Proposal:
-        """A plan that somebody brings, retimed with what was measured, as a proposal.
+    def brought(
+        self, text: str, jobs: Iterable[str], now_s: float
+    ) -> tuple[solver.Plan, PlanRequest]:
+        """A plan that somebody brings, and the cluster it shall be made to fit (`proposal_of`).
 
         Parameters
         ----------
@@ -286,16 +331,11 @@ class Planner:
         Raises
         ------
         JobError
-            It is for other jobs, groups or ops, or does not hold; the message has the difference.
+            It is no plan, or for other jobs or groups; the message has the difference.
         """
         plan = read_plan(text)
         check_names(plan, jobs, [name for name in self._groups if name not in self._closed])
-        triggers = dict(self._triggers)
-        try:
-            return proposal_of(plan, self.request("applied by an operator", now_s))
-        except JobError:
-            self._triggers |= triggers
-            raise
+        return plan, self.request("applied by an operator", now_s)
 
     def expected_s(self, job: str, op: str, hint_s: float | None = None) -> float:
         """Expected length of a lease in seconds: measured, else hinted, else a guess."""

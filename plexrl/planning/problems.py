@@ -57,7 +57,7 @@ def build_problem(jobs: Sequence[EstimatedJob], groups: Sequence[GroupFacts]) ->
             )
             for group in groups
         ),
-        jobs=tuple(_job(entry) for entry in ordered),
+        jobs=tuple(job_of(entry) for entry in ordered),
         current={entry.name: entry.placement.home for entry in ordered},
     )
 
@@ -115,7 +115,8 @@ def _holds_several(entry: EstimatedJob) -> bool:
     return any(len(entry.placement.lease_groups(op.op, is_setup=False)) > 1 for op in entry.ops)
 
 
-def _job(entry: EstimatedJob) -> solver.Job:
+def job_of(entry: EstimatedJob) -> solver.Job:
+    """A job in ticks, on its groups."""
     ahead = _ahead_elsewhere(entry)
     return solver.Job(
         id=entry.name,

@@ -470,7 +470,7 @@ class Cluster:
     def apply(self, plan: Mapping[str, object]) -> messages.AppliedPlan:
         """Put a plan made elsewhere into force: its orders at once, its placement by moves.
 
-        Its times are replaced by those measured here; the planner goes on from it, and replaces
+        Jobs over several groups train and sample where the plan serves their functions. Its times are replaced by those measured here; the planner goes on from it, and replaces
         its orders only by better ones.
 
         Parameters

@@ -45,7 +45,12 @@ async def replan_for_ever(
             if reason is None:
                 continue
             request = planner.request(reason, now_s, coordinator.groups.state_bytes_s())
+            num_solves = planner.chronicle.num_solves
             proposal = await loop.run_in_executor(None, solve, request)
+            if planner.chronicle.num_solves != num_solves:
+                # An operator's plan came into force, which this one does not know.
+                planner.ask(reason)
+                continue
             coordinator.adopt(proposal, clock())
             log_plan(proposal)
             adopted(proposal)

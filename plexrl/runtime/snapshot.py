@@ -111,7 +111,7 @@ def _job_status(
         ended_s=entry.ended_s,
         error=entry.error,
         why_early=entry.why_early,
-        asked="" if relocation is None else str(relocation),
+        asked=str(relocation or tables.relocations.resampling(entry.facts.name) or ""),
     )
 
 

@@ -6,15 +6,17 @@ the group writes what it holds and drops it, and the job rests or is placed agai
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Collection
 
 from plexrl.clock import Clock
 from plexrl.core.jobs import JobEntry
 from plexrl.core.placement import Placement
-from plexrl.core.relocations import Aim, Relocation, Step
+from plexrl.core.relocations import Aim, Relocation, Resampling, Step
 from plexrl.core.status import JobState
 from plexrl.errors import JobError
+from plexrl.planning.applying import proposal_of
 from plexrl.planning.planner import Proposal
 from plexrl.runtime import messages
 from plexrl.runtime.coordinator import Coordinator
@@ -61,8 +63,6 @@ class Steering:
         self._settle = settle
         self._clock = clock
         self._table = coordinator.relocations
-        self._elsewhere: dict[str, Placement] = {}
-        """Job → where it shall sample once its iteration has ended; its home stays."""
         self._unanswered: set[tuple[str, str]] = set()
         """(job, worker) that were told to let go of each other and have not answered."""
 
@@ -153,56 +153,83 @@ class Steering:
 
     async def apply(self, plan: str) -> bytes:
         """Put a plan made elsewhere into force: its orders at once, its placement by moves."""
-        coordinator = self._coordinator
-        active = {entry.facts.name: entry for entry in coordinator.jobs.active()}
+        coordinator, active = self._coordinator, self._settled()
+        now_s = self._clock() - coordinator.epoch_s
+        brought, request = coordinator.planner.brought(plan, active, now_s)
+        # With many jobs it takes seconds, in which leases must go on.
+        try:
+            proposal = await asyncio.to_thread(proposal_of, brought, request)
+        except JobError:
+            coordinator.planner.ask("an operator's plan was refused")
+            raise
+        if self._settled().keys() != active.keys():
+            raise JobError("jobs came or left meanwhile: apply a plan for those that are there now")
+        coordinator.adopt(proposal, self._clock())
+        moves = []
+        for row in proposal.request.jobs:
+            entry = active[row.name]
+            self._table.resampled(row.name)
+            if row.placement != entry.placement:
+                moves.append((row.name, str(entry.placement), str(row.placement)))
+                self._rearrange(entry, row.placement, "a plan was applied", is_ordered=True)
+        self._settle()
+        return pack(AppliedPlan(tuple(moves), proposal.cycles_s, proposal.slowdowns))
+
+    def _settled(self) -> dict[str, JobEntry]:
+        """Jobs that want to run; raises JobError if one of them is on its way somewhere."""
+        active = {entry.facts.name: entry for entry in self._coordinator.jobs.active()}
         away = [f"job {job} {row}" for job in active if (row := self._table.get(job))]
         if away:
             raise JobError(f"{'; '.join(away)}: apply the plan when that is done")
-        now_s = self._clock()
-        proposal = coordinator.planner.applied(plan, active, now_s - coordinator.epoch_s)
-        assert proposal.plan is not None
-        coordinator.adopt(proposal, now_s)
-        moves = [
-            (job, str(entry.placement), group)
-            for job, entry in active.items()
-            if str(entry.placement) != (group := proposal.plan.placement[job])
-        ]
-        for job, _, group in moves:
-            self._table.ask(job, Aim.MOVE, "a plan was applied", group)
-            self._set_off(job, is_now=False)
-        self._settle()
-        return pack(AppliedPlan(tuple(moves), proposal.cycles_s, proposal.slowdowns))
+        return active
 
     def adopted(self, proposal: Proposal) -> None:
         """A plan is in force: a job that it wants elsewhere goes there after its iteration."""
         move, coordinator = proposal.rearrangement, self._coordinator
         if move is not None and move.job in coordinator.jobs:
             entry = coordinator.jobs[move.job]
-            if entry.state is JobState.RUNNING and move.job not in self._table:
-                self._rearrange(entry, move.placement, f"the plan gains {move.gain:.0%}")
+            wanted = self._table.resampling(move.job)
+            is_ordered = wanted is not None and wanted.is_ordered
+            if entry.state is JobState.RUNNING and not (move.job in self._table or is_ordered):
+                reason = f"the plan gains {move.gain:.0%}"
+                self._rearrange(entry, move.placement, reason, is_ordered=False)
         self._settle()
 
-    def _rearrange(self, entry: JobEntry, placement: Placement, reason: str) -> None:
+    def _rearrange(
+        self, entry: JobEntry, placement: Placement, reason: str, *, is_ordered: bool
+    ) -> None:
         job = entry.facts.name
         if placement.home == entry.placement.home:
-            self._elsewhere[job] = placement
+            self._table.resample(job, Resampling(placement, reason, is_ordered))
             return
-        self._coordinator.planner.rearrange(job, placement)
-        self._table.ask(job, Aim.MOVE, reason)
+        self._coordinator.planner.rearrange(job, placement, is_ordered=is_ordered)
+        self._table.ask(job, Aim.MOVE, reason, placement.home if is_ordered else "")
         self._set_off(job, is_now=False)
 
     def iteration_ended(self, job: str) -> None:
         """A job's functions that become ready from now on run where the plan wants them."""
-        placement = self._elsewhere.pop(job, None)
-        if placement is None or job in self._table:
+        wanted = self._table.resampling(job)
+        if wanted is None:
             return
-        if not self._coordinator.groups.are_open(placement.groups):
-            # It drains or was lost since that was planned.
+        placement = wanted.placement
+        # It drains or was lost since that was planned.
+        is_gone = not self._coordinator.groups.are_open(placement.groups)
+        if is_gone or not self._has_room(job, placement):
+            if is_gone or not wanted.is_ordered:
+                self._table.resampled(job)
             return
+        self._table.resampled(job)
         logger.info("job %s samples on %s from now on", job, placement)
         self._coordinator.planner.rearrange(job, placement)
         self._coordinator.jobs.set_placement(job, placement)
         self._placed(job)
+
+    def _has_room(self, job: str, placement: Placement) -> bool:
+        try:
+            self._coordinator.planner.check_room(job, placement)
+        except JobError:
+            return False
+        return True
 
     def stepped_aside(self, job: str) -> bool:
         """A driver has ended; returns whether that was asked for."""
@@ -253,7 +280,6 @@ class Steering:
     def job_ended(self, job: str) -> None:
         """A job goes nowhere any more."""
         self._table.end(job)
-        self._elsewhere.pop(job, None)
 
     def proceed(self) -> None:
         """Bring every job on its way as far as it can get; called again from time to time."""

@@ -1,17 +1,21 @@
 """Jobs over two groups: split, asynchronous and gangs learn what they learn on one group."""
 
 import itertools
+import json
 from dataclasses import dataclass, replace
 
 import pytest
+from typer.testing import CliRunner
 
 import plexrl
 from dataflow.lora import LoraSpec
 from dataflow.pipelines import grpo_pipeline
+from plexrl.cli.main import app
 from plexrl.engines.folders import state_bytes
 from plexrl.errors import JobError
 from plexrl.runtime.client import job_facts
 from tests.integration.test_deaths import TIMEOUT_S, kill_worker, wait_for_iteration
+from tests.integration.test_steering import opened_once_asked, wait_until
 
 pytestmark = pytest.mark.slow
 ITERATIONS = 4
@@ -85,6 +89,29 @@ def test_an_asynchronous_job_learns_the_same_wherever_it_samples(
     run = two_groups.submit(job)
     run.result(TIMEOUT_S)
     assert run.export(tmp_path / "async") == alone(small_job, "stale", **settings)
+
+
+def test_an_applied_plan_swaps_where_a_split_job_trains_and_samples(
+    two_groups, small_job, alone, gate, tmp_path
+):
+    held = gate(2)
+    job = small_job("swapped", arrangement="split", iterations=ITERATIONS, reward=held)
+    run = two_groups.submit(job)
+    before = run.status().group
+    wait_until(run, lambda _: two_groups.status().plan.order.get("group-0"))
+    plan = json.dumps(two_groups.plan()["in_force"]["plan"])
+    path = tmp_path / "plan.json"
+    path.write_text(plan.replace("-0", "-x").replace("-1", "-0").replace("-x", "-1"))
+    with opened_once_asked(held, run):
+        address = two_groups.client.scheduler.address
+        done = CliRunner().invoke(app, ["apply", str(path), "-a", address, "--json", "--wait"])
+    assert done.exit_code == 0, done.output
+    after = "+".join(reversed(before.split("+")))
+    assert json.loads(done.stdout)["moves"] == [{"job": "swapped", "from": before, "to": after}]
+    assert run.result(TIMEOUT_S).group == after
+    swapped = {"group-0", "group-1"}
+    assert groups_by_phase(two_groups, "swapped") == {"rollout": swapped, "train": swapped}
+    assert run.export(tmp_path / "swapped") == alone(small_job, "plain", iterations=ITERATIONS)
 
 
 def test_a_frozen_reference_may_have_a_group_of_its_own(two_groups, small_job, alone, tmp_path):

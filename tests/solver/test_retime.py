@@ -3,12 +3,14 @@
 from dataclasses import replace
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import solver
 from solver.errors import PlanError
+from solver.linked import joined
 from solver.retime import retime
+from tests.solver.test_linked import linked, linked_problems, spread
 
 
 def problem(factor=1.0, limit=10_000):
@@ -59,3 +61,46 @@ def test_other_ops_are_refused():
     other = replace(problem(), jobs=(replace(a, ops=(a.ops[0],)), *others))
     with pytest.raises(PlanError, match="plan anew"):
         retime(other, plan)
+
+
+def turned(order, first):
+    at = order.index(first)
+    return (*order[at:], *order[:at])
+
+
+@pytest.mark.slow
+@given(linked_problems(), linked_problems())
+@settings(max_examples=100, deadline=None, derandomize=True)
+def test_groups_of_one_cycle_are_retimed_together(one, other):
+    plan = made(one)
+    lengths = [op for job in other.jobs for op in job.ops]
+    jobs = [
+        replace(
+            job, ops=tuple(replace(lengths.pop(), name=op.name, group=op.group) for op in job.ops)
+        )
+        for job in one.jobs
+    ]
+    changed = replace(one, jobs=tuple(jobs))
+    again = retime(changed, plan)
+    assert solver.verify(changed, again).violations == ()
+    for group, order in plan.orders.items():
+        assert turned(again.orders[group], order[0]) == order
+    assert joined(retime(one, plan).timelines).cycle_ticks <= joined(plan.timelines).cycle_ticks
+
+
+def test_what_runs_ahead_keeps_doing_so():
+    job = spread("a", ("h", 50, 10, 0), ("g", 40, 0, 0), ahead=1, staleness=1)
+    slower = replace(job, ops=(replace(job.ops[0], duration_ticks=80), job.ops[1]))
+    again = retime(linked(slower), made(linked(job)))
+    assert {line.cycle_ticks for line in again.timelines} == {slower.alone_ticks} == {90}
+
+
+def test_ops_on_another_group_are_refused():
+    here, there = ("h", 50, 10, 0), ("g", 40, 0, 0)
+    plan = made(linked(spread("a", here, there), spread("b", here, there)))
+    other = linked(spread("a", here, there), spread("b", there, there, here))
+    with pytest.raises(PlanError, match="plan anew"):
+        retime(other, plan)
+    moved = linked(spread("a", here, there), spread("b", there, here))
+    with pytest.raises(PlanError, match="of job 'b', which runs on"):
+        retime(moved, plan)

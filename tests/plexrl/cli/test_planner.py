@@ -220,6 +220,27 @@ def test_a_looser_limit_never_saves_less(example):
     assert 0 < saving_of(problem, solver.greedy(problem)) < 1
 
 
+def test_jobs_over_several_groups_are_simulated_on_all_of_them():
+    jobs = tuple(
+        solver.Job(
+            name,
+            (solver.Op("rollout", 600, 50, 7, group=group), solver.Op("train", 300, 0, 2)),
+            1,
+            4000,
+            pinned_group="pool",
+        )
+        for name, group in (("a", "r0"), ("b", "r1"))
+    )
+    problem = solver.Problem(tuple(solver.Group(name, 9) for name in ("pool", "r0", "r1")), jobs)
+    plan = solver.greedy(problem)
+    rows = rehearse(problem, plan, Noise(0.0, 0.0), cycles=50, seeds=[1])
+    assert {row.name for row in rows if max(row.slowdowns.values()) < 1.02} >= {"first ready"}
+    # Three groups do the work of two jobs that would have two each.
+    assert next(row for row in rows if row.name == "first ready").saving == pytest.approx(
+        0.25, abs=0.02
+    )
+
+
 def leases(count=4, swap_s=0.1):
     rows, now = [], 0.0
     for iteration in range(count):
@@ -259,6 +280,29 @@ def test_a_log_becomes_a_problem(tmp_path):
     assert [op.wait_ticks for op in job.ops] == [500, 100]
     assert job.ops[0].switch_ticks == 100
     assert job.slowdown_limit_permille == 1500
+
+
+def stale(record, lag):
+    """A rollout on a group of its own, of a job that runs ahead."""
+    is_rollout = "rollout" in record["op"]
+    group = "group-1" if is_rollout else "group-0"
+    version = record["iteration"]
+    return record | {"group": group, "version": max(0, version - lag * is_rollout)}
+
+
+def test_a_log_of_jobs_over_several_groups_becomes_a_problem_that_can_be_planned(tmp_path):
+    rows = leases(count=6).to_pylist()
+    rows = [stale(row, 2) for row in rows] + [row | {"job": "b"} for row in rows]
+    pq.write_table(pa.Table.from_pylist(rows), tmp_path / "leases.parquet")
+    output, plan = tmp_path / "problem.yaml", tmp_path / "plan.json"
+    assert run("profile", tmp_path, "-o", output).exit_code == 0
+    apart, beside = read_problem(output).jobs
+    assert [apart.group_of(op) for op in apart.ops] == ["group-1", "group-0"]
+    assert (apart.ahead_ops, apart.staleness) == (1, 2)
+    assert (beside.pinned_group, beside.is_spread, beside.staleness) == ("group-0", False, 0)
+    assert run("plan", output, "--output", plan, "--budget", 0).exit_code == 0
+    assert run("verify", output, plan).exit_code == 0
+    assert run("simulate", output, "--plan", plan, "--cycles", 20, "--seeds", 1).exit_code == 0
 
 
 def test_a_csv_log_is_read_too(tmp_path):

@@ -66,11 +66,28 @@ def test_what_the_solver_writes_is_read_too(tmp_path):
     assert read_problem(write(tmp_path, json.dumps(problem.to_json()), "p.json")) == problem
 
 
+def test_jobs_over_several_groups_are_read_back_equal(tmp_path):
+    problem = read_problem(write(tmp_path, EXAMPLE))
+    first, *others = (replace(job, pinned_group="node-0") for job in problem.jobs)
+    rollout = replace(first.ops[0], group="node-1")
+    apart = replace(first, ops=(rollout, *first.ops[1:]), ahead_ops=1, staleness=2)
+    problem = replace(problem, jobs=(apart, *others))
+    assert read_problem(write(tmp_path, to_file(problem), "again.yaml")) == problem
+
+
 def test_a_problem_written_as_a_file_is_read_back_equal(tmp_path):
     problem = read_problem(write(tmp_path, EXAMPLE))
     moving = replace(problem.jobs[0], move_ticks=60_000)
     problem = replace(problem, jobs=(moving, *problem.jobs[1:]), horizon_ticks=7_200_000)
     assert read_problem(write(tmp_path, to_file(problem), "again.yaml")) == problem
+
+
+def test_a_group_of_an_op_that_is_none_is_named(tmp_path):
+    data = changed(
+        jobs__0__ops__0__group="node-7", jobs__0__group="node-0", jobs__1__group="node-1"
+    )
+    with pytest.raises(InputError, match=r"jobs\[0\]\.ops\[0\]\.group is 'node-7'.* did you mean"):
+        read_problem(write(tmp_path, data))
 
 
 @pytest.mark.parametrize(
@@ -86,6 +103,9 @@ def test_a_problem_written_as_a_file_is_read_back_equal(tmp_path):
         ("jobs__0__ops", [], "jobs[0].ops is []"),
         ("jobs__0__pool", "h900", "jobs[0].pool is 'h900', which is no pool of a group"),
         ("jobs__0__group", "node-7", "jobs[0].group is 'node-7', which is no group; did you"),
+        ("jobs__0__ops__0__group", "node-0", "].group is missing, while ops name groups"),
+        ("jobs__1__ops__0__group", "node-7", "jobs[0].group is missing"),
+        ("jobs__0__staleness", 1, "has ahead_ops=0 and staleness=1"),
         ("jobs__0__apart_from", ["zoe"], "jobs[0].apart_from[0] is 'zoe', which is no other job"),
         ("jobs__1__name", "a", "jobs[1] of the problem is 'a'"),
         ("jobs__1__slowdown_limit", 0.5, "jobs[1].slowdown_limit is 0.5"),

@@ -35,14 +35,14 @@ class Sent:
 class Cluster:
     """Scheduler side with three groups and one split job, whose driver runs."""
 
-    def __init__(self, **wishes):
+    def __init__(self, ops=(), **wishes):
         self.now_s, self.sent = 100.0, Sent()
         self.coordinator = Coordinator(Planner(PlanningConfig()), Arbiter(), 100.0)
         for group in ("g", "h", "k"):
             self.group_up(group)
         facts = JobFacts(
             "a",
-            (),
+            ops,
             1,
             9,
             2.0,
@@ -75,8 +75,8 @@ class Cluster:
         row = self.coordinator.relocations.get("a")
         return None if row is None else row.step
 
-    def answers(self, group, error=""):
-        report = JobLetGo("a", group, ServiceSnapshot(), error)
+    def answers(self, group, error="", job="a"):
+        report = JobLetGo(job, group, ServiceSnapshot(), error)
         self.steering.let_go(report)
 
 

@@ -1,12 +1,16 @@
 """What people are told of a job on its way: where it is, what it waits for, what is free."""
 
 import asyncio
+import json
 from types import SimpleNamespace
 
 import pytest
 
+import solver
+from plexrl.core.jobs import JobFacts, OpHint
 from plexrl.core.placement import Placement
 from plexrl.errors import JobError
+from plexrl.runtime.messages import DriverStarted, Order, unpack
 from plexrl.runtime.snapshot import Moment, job_status
 from tests.plexrl.runtime.test_rescue import Cluster
 
@@ -81,3 +85,60 @@ def test_a_plan_puts_no_job_on_a_group_that_takes_none_by_then(cluster, trouble)
     cluster.steering.iteration_ended("a")
     found = cluster.coordinator.jobs["a"].placement
     assert found == (cluster.placement if trouble else wanted)
+
+
+OPS = (OpHint("actor.rollout.0", 0.3, 0.2), OpHint("actor.train.0", 0.1, 0.0))
+
+
+def plan_for(groups, **places):
+    """A plan with jobs on these groups: where each samples, and where it trains."""
+    jobs = tuple(
+        solver.Job(
+            name,
+            (solver.Op(OPS[0].op, 300, 200, group=rollout), solver.Op(OPS[1].op, 100)),
+            1,
+            100_000,
+            pinned_group=home,
+        )
+        for name, (rollout, home) in places.items()
+    )
+    problem = solver.Problem(tuple(solver.Group(name, 1000) for name in groups), jobs)
+    return json.dumps(solver.greedy(problem).to_json())
+
+
+def test_an_applied_plan_has_a_job_sample_elsewhere_once_there_is_room():
+    cluster = Cluster(OPS, copy_bytes=10)
+    home, (guest,) = cluster.placement.home, cluster.placement.guests
+    (spare,) = {"g", "h", "k"} - {home, guest}
+    beside = JobFacts("b", OPS, 995, 9, 9.0, 1.0, {})
+    assert str(cluster.coordinator.submit(beside, cluster.now_s)) == spare
+    cluster.coordinator.jobs.set_driver("b", "tcp://cpu")
+    cluster.coordinator.driver_event(DriverStarted("b", 101.0, 0))
+    plan = plan_for("ghk", a=(spare, home), b=(guest, guest))
+    applied = unpack(do(cluster.steering.apply(plan)))
+    assert applied.moves == (
+        ("a", f"{home}+{guest}", f"{home}+{spare}"),
+        ("b", spare, guest),
+    )
+    assert look(cluster)[0].asked == f"samples on {spare} after its iteration (a plan was applied)"
+    assert cluster.sent.orders == [("tcp://cpu", "b", Order.STEP_ASIDE)]
+    # The other one is in the middle of its iteration.
+    cluster.steering.iteration_ended("a")
+    assert cluster.coordinator.jobs["a"].placement == cluster.placement
+    assert look(cluster)[0].asked.startswith("samples on")
+    assert cluster.steering.stepped_aside("b")
+    cluster.answers(spare, job="b")
+    assert "once there is room" in str(cluster.coordinator.relocations.get("b"))
+    cluster.steering.iteration_ended("a")
+    assert str(cluster.coordinator.jobs["a"].placement) == f"{home}+{spare}"
+    assert look(cluster)[0].asked == ""
+    cluster.steering.proceed()
+    assert str(cluster.coordinator.jobs["b"].placement) == guest
+    assert "b" not in cluster.coordinator.relocations
+
+
+def test_a_plan_is_not_applied_while_a_job_is_on_its_way():
+    cluster = Cluster(OPS)
+    do(cluster.steering.pause("a", "a demo", is_now=False))
+    with pytest.raises(JobError, match="apply the plan when that is done"):
+        do(cluster.steering.apply(plan_for("gh", a=("g", "h"))))
