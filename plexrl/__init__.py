@@ -19,8 +19,9 @@ if TYPE_CHECKING:
     from plexrl.engines.tiny import tiny_base
     from plexrl.errors import InputError, JobFailedError, PlexRLError
     from plexrl.planning.config import PlanningConfig
-    from plexrl.runtime.client import Cluster, Run, attach
+    from plexrl.runtime.client import Cluster, attach
     from plexrl.runtime.cluster import LocalCluster
+    from plexrl.runtime.run import Run
 
 __version__ = "0.1.0"
 
@@ -52,7 +53,7 @@ _HOMES = {
     "PlexRLError": "plexrl.errors",
     "PlanningConfig": "plexrl.planning.config",
     "Cluster": "plexrl.runtime.client",
-    "Run": "plexrl.runtime.client",
+    "Run": "plexrl.runtime.run",
     "attach": "plexrl.runtime.client",
     "LocalCluster": "plexrl.runtime.cluster",
 }

@@ -15,7 +15,7 @@ from benchmarks.contract import Progress
 from benchmarks.faults.jobs import ITERATIONS, NUM_GROUPS, RESULT_TIMEOUT_S, Yard
 from benchmarks.faults.victims import active
 from dataflow.jobs import JobSpec
-from plexrl.runtime.client import Run
+from plexrl.runtime.run import Run
 
 RECOVERY_TIMEOUT_S = 120.0
 ROW_TIMEOUT_S = 200.0

@@ -29,7 +29,7 @@ from dataflow.jobs import JobSpec
 from dataflow.rewards import OrderVerifier
 from plexrl.engines.protocol import DrawKey, ModelSource
 from plexrl.engines.torch_engine import TorchEngine
-from plexrl.runtime.client import Run
+from plexrl.runtime.run import Run
 
 SEEDS = (0, 1, 2)
 RECIPE = "grpo_batch"

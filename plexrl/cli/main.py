@@ -29,8 +29,8 @@ from plexrl.cli.store_commands import store_app
 from plexrl.cli.tables import render
 from plexrl.cli.teaching import teach
 from plexrl.errors import InputError, JobError, JobFileError
-from plexrl.runtime.client import job_facts
 from plexrl.runtime.cluster import LocalCluster
+from plexrl.runtime.facts import job_facts
 from plexrl.runtime.registry import JobRegistry
 
 app = typer.Typer(

@@ -13,7 +13,7 @@ from dataflow.pipelines import grpo_pipeline
 from plexrl.cli.main import app
 from plexrl.engines.folders import state_bytes
 from plexrl.errors import JobError
-from plexrl.runtime.client import job_facts
+from plexrl.runtime.facts import job_facts
 from tests.integration.test_deaths import TIMEOUT_S, kill_worker, wait_for_iteration
 from tests.integration.test_steering import opened_once_asked, wait_until
 

@@ -14,6 +14,7 @@ import plexrl
 from plexrl.cli.main import app
 from plexrl.core.status import JobState
 from plexrl.errors import JobError
+from plexrl.runtime.run import Run
 from solver.trace import Outcome
 from tests.integration.rewards import DIGITS
 from tests.integration.test_deaths import TIMEOUT_S, wait_for_iteration
@@ -265,4 +266,4 @@ def test_what_cannot_be_asked_is_refused_and_changes_nothing(groups, submit):
     with pytest.raises(JobError, match="no group is called 'group-O'"):
         groups.drain("group-O")
     with pytest.raises(JobError, match="no job is called"):
-        plexrl.runtime.client.Run(groups, "nobody", None).pause()
+        Run(groups, "nobody", None).pause()
