@@ -84,8 +84,8 @@ def _by_group(jobs: Sequence[Job]) -> dict[str | None, list[tuple[int, int]]]:
     """Group → what each job with ops there takes of it."""
     found: dict[str | None, list[tuple[int, int]]] = {}
     for job in jobs:
-        for group in dict.fromkeys(map(job.group_of, job.ops)):
-            here = [op for op in job.ops if job.group_of(op) == group]
+        for group in dict.fromkeys(place for op in job.ops for place in job.groups_of(op)):
+            here = [op for op in job.ops if group in job.groups_of(op)]
             busy = sum(op.duration_ticks for op in here)
             found.setdefault(group, []).append((busy, min(op.switch_ticks for op in here)))
     return found

@@ -6,7 +6,7 @@ each group.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import networkx as nx
@@ -33,6 +33,10 @@ class Circle:
         return sum(group.price for group in self.groups)
 
 
+Places = tuple[str | None, ...]
+"""Groups that are held at once; None: the only one there is."""
+
+
 def name_of(groups: Iterable[str]) -> str:
     """Name of the timeline that groups have in common."""
     return "+".join(groups)
@@ -48,13 +52,19 @@ def circles(problem: Problem, placed: Mapping[str, Sequence[Job]]) -> tuple[Circ
     """
     # Every group is at home with itself, so that one alone is in the graph too.
     graph = nx.Graph(
-        (group, place)
-        for group, jobs in placed.items()
-        for place in (group, *(op.group or group for job in jobs for op in job.ops))
+        (group, place) for group, jobs in placed.items() for place in (group, *_places(group, jobs))
     )
     ranks = {group.id: rank for rank, group in enumerate(problem.groups)}
     found = [sorted(part, key=ranks.__getitem__) for part in nx.connected_components(graph)]
     return tuple(_circle(problem, names, placed) for names in found)
+
+
+def _places(home: str, jobs: Iterable[Job]) -> Iterator[str]:
+    """Groups that the ops of jobs with this home hold."""
+    for job in jobs:
+        for op in job.ops:
+            yield op.group or home
+            yield from op.also
 
 
 def _circle(problem: Problem, names: list[str], placed: Mapping[str, Sequence[Job]]) -> Circle:
@@ -64,11 +74,13 @@ def _circle(problem: Problem, names: list[str], placed: Mapping[str, Sequence[Jo
     )
 
 
-def places_of(jobs: Sequence[Job]) -> dict[tuple[str, str], str | None]:
-    """(job, op) → group, of jobs that repeat one cycle together; None: the only one there is."""
+def places_of(jobs: Sequence[Job]) -> dict[tuple[str, str], Places]:
+    """(job, op) → groups it holds, of jobs that repeat one cycle together."""
     is_linked = any(job.is_spread for job in jobs)
     return {
-        (job.id, op.name): job.group_of(op) if is_linked else None for job in jobs for op in job.ops
+        (job.id, op.name): job.groups_of(op) if is_linked else (None,)
+        for job in jobs
+        for op in job.ops
     }
 
 
@@ -79,8 +91,8 @@ def parted(problem: Problem, timeline: Timeline) -> tuple[Timeline, ...]:
     places = places_of(problem.jobs)
     timings: dict[str, list[Timing]] = {}
     for timing in timeline.timings:
-        group = places.get((timing.job, timing.op)) or timeline.group
-        timings.setdefault(group, []).append(timing)
+        for group in places.get((timing.job, timing.op), (timeline.group,)):
+            timings.setdefault(group or timeline.group, []).append(timing)
     return tuple(
         Timeline(group, timeline.cycle_ticks, tuple(here)) for group, here in timings.items()
     )
@@ -91,5 +103,6 @@ def joined(timelines: Sequence[Timeline]) -> Timeline:
     return Timeline(
         name_of(timeline.group for timeline in timelines),
         timelines[0].cycle_ticks,
-        tuple(timing for timeline in timelines for timing in timeline.timings),
+        # What holds several groups is in the timeline of each.
+        tuple(dict.fromkeys(timing for timeline in timelines for timing in timeline.timings)),
     )

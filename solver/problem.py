@@ -74,11 +74,16 @@ class Op:
     """Ticks the group is occupied before it starts when the group served another job last."""
     group: str | None = None
     """Group it runs on; None: the one its job is placed on."""
+    also: tuple[str, ...] = ()
+    """Groups that it holds besides, all of them at once."""
 
     def __post_init__(self) -> None:
         owner = f"op {self.name!r}"
         if self.group is not None:
             _check_text(self.group, "group", owner)
+        also = _check_sequence(self.also, str, "also", owner, MAX_ENTRIES)
+        object.__setattr__(self, "also", also)
+        _check_unique(also, "also", owner)
         _check_text(self.name, "name", "an op")
         _check_int(self.duration_ticks, "duration_ticks", owner, 1, MAX_TICKS, "ticks (1 ms)")
         _check_int(self.wait_ticks, "wait_ticks", owner, 0, MAX_TICKS, "ticks (1 ms)")
@@ -152,17 +157,17 @@ class Job:
     @property
     def is_spread(self) -> bool:
         """Whether it has ops on other groups than its own."""
-        return any(op.group not in {None, self.pinned_group} for op in self.ops)
+        return any(op.also or op.group not in {None, self.pinned_group} for op in self.ops)
 
-    def group_of(self, op: Op) -> str | None:
-        """Group the op runs on, as far as it is known before the job is placed."""
-        return op.group or self.pinned_group
+    def groups_of(self, op: Op) -> tuple[str | None, ...]:
+        """Groups the op holds at once, as far as they are known before the job is placed."""
+        return (op.group or self.pinned_group, *op.also)
 
     def _check_ahead(self, owner: str) -> None:
         _check_int(self.ahead_ops, "ahead_ops", owner, 0, len(self.ops) - 1, "ops")
         _check_int(self.staleness, "staleness", owner, 0, MAX_STALENESS, "passes")
-        ahead = {self.group_of(op) for op in self.ops[: self.ahead_ops]}
-        rest = {self.group_of(op) for op in self.ops[self.ahead_ops :]}
+        ahead = {group for op in self.ops[: self.ahead_ops] for group in self.groups_of(op)}
+        rest = {group for op in self.ops[self.ahead_ops :] for group in self.groups_of(op)}
         if (self.ahead_ops > 0) != (self.staleness > 0) or ahead & rest:
             raise ProblemError(
                 f"{owner} has ahead_ops={self.ahead_ops} and staleness={self.staleness}, with ops "
@@ -284,11 +289,7 @@ class Problem:
                     f"use one of {_some(self._groups_by_id)} or null"
                 )
             for op in job.ops:
-                if op.group is not None and op.group not in self._groups_by_id:
-                    raise ProblemError(
-                        f"{path}: op {op.name!r} runs on {op.group!r}, which is no group; "
-                        f"use one of {_some(self._groups_by_id)} or null"
-                    )
+                self._check_groups(job, op, path)
             if is_linked and job.pinned_group is None:
                 raise ProblemError(
                     f"{path}: pinned_group is null, while jobs here have ops on several groups, "
@@ -300,6 +301,19 @@ class Problem:
                         f"{path}: forbids {other!r}, which is no other job; "
                         "name jobs of this problem only"
                     )
+
+    def _check_groups(self, job: Job, op: Op, path: str) -> None:
+        for group in job.groups_of(op):
+            if group is not None and group not in self._groups_by_id:
+                raise ProblemError(
+                    f"{path}: op {op.name!r} runs on {group!r}, which is no group; "
+                    f"use one of {_some(self._groups_by_id)} or null"
+                )
+        if job.groups_of(op)[0] in op.also:
+            raise ProblemError(
+                f"{path}: op {op.name!r} holds {list(op.also)} besides {job.groups_of(op)[0]!r}; "
+                "name each group once"
+            )
 
     def _check_current(self, current: Mapping[str, str]) -> None:
         for job_id, group_id in current.items():

@@ -103,14 +103,18 @@ def _check_ops(
                 f"group {timeline.group!r} serves {sorted(served)} of job {name!r}; the problem "
                 f"has {sorted(known) or 'no such job'}: plan anew"
             )
+    places: dict[tuple[str, str], set[str | None]] = {}
     for line in lines if is_linked else ():
         for timing in line.timings:
-            group = jobs[timing.job].group_of(_op(jobs, timing))
-            if group != line.group:
-                raise PlanError(
-                    f"group {line.group!r} serves op {timing.op!r} of job {timing.job!r}, which "
-                    f"runs on {group!r}: plan anew"
-                )
+            places.setdefault((timing.job, timing.op), set()).add(line.group)
+    for (name, op_name), groups in places.items():
+        job = jobs[name]
+        wanted = next(job.groups_of(op) for op in job.ops if op.name == op_name)
+        if groups != set(wanted):
+            raise PlanError(
+                f"op {op_name!r} of job {name!r} is served on {', '.join(sorted(map(str, groups)))}"
+                f", and runs on {', '.join(map(str, wanted))}: plan anew"
+            )
 
 
 def _read(

@@ -10,13 +10,13 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections import Counter
-from collections.abc import Container, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import permutations
+from itertools import chain, permutations
 
 from solver.bounds import cycle_floor_ticks, cycle_limit_ticks
 from solver.errors import PlanError
-from solver.linked import parted, places_of
+from solver.linked import Places, parted, places_of
 from solver.plan import Plan, Timeline, Timing
 from solver.problem import Job, Problem
 
@@ -35,8 +35,8 @@ NUM_ROUNDS = 4
 class _Block:
     """Ops of one job that keep the group from the first's start to the last's end."""
 
-    group: str | None
-    """Group it keeps; None: the only one there is."""
+    groups: Places
+    """Groups it keeps."""
     first: int
     """Index of its first op in the job."""
     offsets: tuple[int, ...]
@@ -144,12 +144,12 @@ def _alone(group: str, job: Job) -> Timeline:
 def _loops(jobs: Sequence[Job]) -> list[_Loop]:
     places = places_of(jobs)
     rows = [[places[job.id, op.name] for op in job.ops] for job in jobs]
-    users = Counter(group for row in rows for group in set(row))
+    users = Counter(group for row in rows for group in set(chain.from_iterable(row)))
     shared = {group for group, count in users.items() if count > 1}
     return [_loop(job, row, shared) for job, row in zip(jobs, rows, strict=True)]
 
 
-def _loop(job: Job, groups: Sequence[str | None], shared: Container[str | None]) -> _Loop:
+def _loop(job: Job, groups: Sequence[Places], shared: Container[str | None]) -> _Loop:
     """Cut a job's loop where switching away gains most, and wherever it gains at all.
 
     It is cut too where it goes to another group, and where what may run ahead begins and ends.
@@ -167,13 +167,13 @@ def _loop(job: Job, groups: Sequence[str | None], shared: Container[str | None])
     ]
     # A group that no other job uses always has the job's state.
     blocks = (
-        _block(job, groups[first], first, length, is_shared=groups[first] in shared)
+        _block(job, groups[first], first, length, is_shared=any(g in shared for g in groups[first]))
         for first, length in zip(cuts, lengths, strict=True)
     )
     return _Loop(job, tuple(blocks))
 
 
-def _block(job: Job, group: str | None, first: int, length: int, *, is_shared: bool) -> _Block:
+def _block(job: Job, groups: Places, first: int, length: int, *, is_shared: bool) -> _Block:
     offsets = []
     now = 0
     for index in range(first, first + length):
@@ -181,7 +181,7 @@ def _block(job: Job, group: str | None, first: int, length: int, *, is_shared: b
         offsets.append(now)
         now += op.duration_ticks + op.wait_ticks
     switch = job.ops[first].switch_ticks if is_shared else 0
-    return _Block(group, first, tuple(offsets), now - op.wait_ticks, op.wait_ticks, switch)
+    return _Block(groups, first, tuple(offsets), now - op.wait_ticks, op.wait_ticks, switch)
 
 
 def _in_rounds(loops: Sequence[_Loop]) -> tuple[int, list[list[int]]]:
@@ -193,10 +193,11 @@ def _in_rounds(loops: Sequence[_Loop]) -> tuple[int, list[list[int]]]:
         for index, loop in enumerate(loops):
             if turn < len(loop.blocks):
                 block = loop.blocks[turn]
-                start = max(now[block.group] + block.switch_ticks, ready[index])
+                free = max(now[group] for group in block.groups)
+                start = max(free + block.switch_ticks, ready[index])
                 starts[index].append(start)
-                now[block.group] = start + block.duration_ticks
-                ready[index] = now[block.group] + block.wait_ticks
+                now |= dict.fromkeys(block.groups, start + block.duration_ticks)
+                ready[index] = start + block.duration_ticks + block.wait_ticks
     cycle = max(*now.values(), *(end - mine[0] for end, mine in zip(ready, starts, strict=True)))
     return cycle, starts
 
@@ -237,7 +238,8 @@ def _fit_in_order(
         for start, block in zip(found, loops[index].blocks, strict=True):
             begin = (start - block.switch_ticks) % cycle
             end = begin + block.switch_ticks + block.duration_ticks
-            busy.setdefault(block.group, []).append((begin, end))
+            for group in block.groups:
+                busy.setdefault(group, []).append((begin, end))
     return starts
 
 
@@ -247,15 +249,18 @@ def _fit_loop(
     """Starts of a job's blocks with the least span, its first block right after another one."""
     num_rounds = NUM_ROUNDS + loop.job.staleness
     rounds = {
-        group: sorted(
+        groups: _merged(
             (start + shift, end + shift)
-            for start, end in spans
+            for group in groups
+            for start, end in busy.get(group, ())
             for shift in range(-cycle, num_rounds * cycle, cycle)
         )
-        for group, spans in busy.items()
+        for groups in {block.groups for block in loop.blocks}
     }
     best: list[int] | None = None
-    for after in sorted({end % cycle for _, end in busy.get(loop.blocks[0].group, ())} or {0}):
+    first = loop.blocks[0].groups
+    ends = {end % cycle for group in first for _, end in busy.get(group, ())}
+    for after in sorted(ends or {0}):
         starts = _chain_from(after, loop, rounds, cycle)
         if starts is not None and (best is None or _span(loop, starts) < _span(loop, best)):
             best = starts
@@ -263,14 +268,14 @@ def _fit_loop(
 
 
 def _chain_from(
-    after: int, loop: _Loop, rounds: Mapping[str | None, Sequence[tuple[int, int]]], cycle: int
+    after: int, loop: _Loop, rounds: Mapping[Places, Sequence[tuple[int, int]]], cycle: int
 ) -> list[int] | None:
     """Starts of a job's blocks, each at the earliest, or None if the loop does not close."""
     starts: list[int] = []
     earliest = after
     for block in loop.blocks:
         length = block.switch_ticks + block.duration_ticks
-        begin = _earliest_fit(rounds.get(block.group, ()), earliest, length)
+        begin = _earliest_fit(rounds[block.groups], earliest, length)
         if begin + length > after + (2 + loop.job.staleness) * cycle:
             return None
         starts.append(begin + block.switch_ticks)
@@ -303,6 +308,17 @@ def _free_for(block: _Block, start: int, following: _Block) -> int:
 def _span(loop: _Loop, starts: Sequence[int]) -> int:
     last = loop.blocks[-1]
     return starts[-1] + last.duration_ticks + last.wait_ticks - starts[0]
+
+
+def _merged(spans: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
+    """Occupations in order, those that overlap as one: groups are held together."""
+    found: list[tuple[int, int]] = []
+    for start, end in sorted(spans):
+        if found and start < found[-1][1]:
+            found[-1] = (found[-1][0], max(found[-1][1], end))
+        else:
+            found.append((start, end))
+    return found
 
 
 def _earliest_fit(rounds: Sequence[tuple[int, int]], earliest: int, length: int) -> int:

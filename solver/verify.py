@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from solver.plan import Plan, Timeline, Timing
-from solver.problem import Group, Job, Problem
+from solver.problem import Group, Job, Op, Problem
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +45,7 @@ def verify(problem: Problem, plan: Plan) -> Verification:
         lines = {timeline.group: timeline for timeline in plan.timelines}
         for job in problem.jobs:
             home = plan.placement[job.id]
-            here = [lines[group] for group in {op.group or home for op in job.ops}]
+            here = [lines[group] for group in {g for op in job.ops for g in _groups(op, home)}]
             found.extend(_chain(job, here))
         found.extend(_promises(problem, plan))
     return Verification(tuple(found))
@@ -66,17 +66,21 @@ def _placement(problem: Problem, plan: Plan) -> Iterator[str]:
 
 def _served_alike(problem: Problem, plan: Plan) -> Iterator[str]:
     """Every op of a job must be served as often as its first, at least once, on its group only."""
-    given: Counter[tuple[str | None, str, str]] = Counter(
+    given: Counter[tuple[str, str, str]] = Counter(
         (timeline.group, timing.job, timing.op)
         for timeline in plan.timelines
         for timing in timeline.timings
     )
-    wanted: dict[tuple[str | None, str, str], int] = {}
+    wanted: dict[tuple[str, str, str], int] = {}
     for member in problem.jobs:
-        home = plan.placement.get(member.id)
+        home = plan.placement.get(member.id, "")
         first = member.ops[0]
         passes = given[first.group or home, member.id, first.name]
-        wanted |= {(op.group or home, member.id, op.name): max(passes, 1) for op in member.ops}
+        wanted |= {
+            (group, member.id, op.name): max(passes, 1)
+            for op in member.ops
+            for group in _groups(op, home)
+        }
     for group, job, op in sorted(wanted.keys() | given.keys(), key=str):
         count = given[group, job, op]
         if count != wanted.get((group, job, op), 0):
@@ -119,11 +123,14 @@ def _chain(job: Job, timelines: list[Timeline]) -> Iterator[str]:
         yield f"job {job.id!r} is on groups with cycles of {cycles} ticks; it needs them equal"
         return
     cycle = timelines[0].cycle_ticks
+    # What holds several groups starts on all of them at once, and stands once then.
     mine = sorted(
-        (timing.wraps * cycle + timing.start_ticks, timing.op)
-        for timeline in timelines
-        for timing in timeline.timings
-        if timing.job == job.id
+        {
+            (timing.wraps * cycle + timing.start_ticks, timing.op)
+            for timeline in timelines
+            for timing in timeline.timings
+            if timing.job == job.id
+        }
     )
     if job.ahead_ops:
         yield from _ahead(job, {op: start for start, op in mine}, len(mine), cycle)
@@ -193,11 +200,13 @@ def _exclusive(problem: Problem, timeline: Timeline) -> Iterator[str]:
 
 def _promises(problem: Problem, plan: Plan) -> Iterator[str]:
     cycles = {timeline.group: timeline.cycle_ticks for timeline in plan.timelines}
+    firsts = {job.id: job.ops[0] for job in problem.jobs}
     passes = Counter(
         timing.job
         for timeline in plan.timelines
         for timing in timeline.timings
-        if timing.op == problem.job(timing.job).ops[0].name
+        if timing.op == firsts[timing.job].name
+        and timeline.group == (firsts[timing.job].group or plan.placement[timing.job])
     )
     for job in problem.jobs:
         cycle = cycles[plan.placement[job.id]]
@@ -231,6 +240,10 @@ def _alone(job: Job) -> int:
         else:
             rest += op.duration_ticks + op.wait_ticks
     return max(ahead, rest, -(-(ahead + rest) // (job.staleness + 1)))
+
+
+def _groups(op: Op, home: str) -> tuple[str, ...]:
+    return (op.group or home, *op.also)
 
 
 def _duration(problem: Problem, timing: Timing) -> int:

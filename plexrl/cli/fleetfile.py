@@ -124,11 +124,12 @@ def _check_ops(jobs: Sequence[Mapping[str, Any]], pools: Mapping[str, object]) -
                     f"jobs[{index}].{key} does not go with ops that name pools; leave it out"
                 )
         for place, op in enumerate(job["ops"]):
-            if "group" in op:
-                raise InputError(
-                    f"jobs[{index}].ops[{place}].group does not go with ops that name pools; leave "
-                    "it out"
-                )
+            for key in ("group", "also"):
+                if key in op:
+                    raise InputError(
+                        f"jobs[{index}].ops[{place}].{key} does not go with ops that name pools; "
+                        "leave it out"
+                    )
             if op.get("pool") not in pools:
                 raise InputError(
                     f"jobs[{index}].ops[{place}].pool is {op.get('pool')!r}; where one op names a "

@@ -151,7 +151,7 @@ def _sim_job(job: solver.Job, home: str, noise: Noise, seed: int, until: int) ->
                 op.name,
                 op.duration_ticks / TICKS_PER_S,
                 op.wait_ticks / TICKS_PER_S,
-                (op.group or home,),
+                (op.group or home, *op.also),
                 op.switch_ticks / TICKS_PER_S,
             )
             for op in job.ops
@@ -183,4 +183,5 @@ def _row(
 
 def _own_price(problem: solver.Problem, job: solver.Job, home: str) -> int:
     """Price of the groups that a job would have for itself."""
-    return sum(problem.group(group).price for group in {op.group or home for op in job.ops})
+    places = {group for op in job.ops for group in (op.group or home, *op.also)}
+    return sum(problem.group(group).price for group in places)

@@ -176,6 +176,7 @@ def _job_entry(job: solver.Job) -> dict[str, object]:
             "wait_s": op.wait_ticks / TICKS_PER_S,
             "switch_s": op.switch_ticks / TICKS_PER_S,
             **({} if op.group is None else {"group": op.group}),
+            **({"also": list(op.also)} if op.also else {}),
         }
         for op in job.ops
     ]
@@ -222,7 +223,7 @@ def _check_references(jobs: Sequence[Mapping[str, Any]], groups: Sequence[solver
     names = {group.id for group in groups}
     pools = {group.pool for group in groups}
     others = {job["name"] for job in jobs}
-    is_linked = any("group" in op for job in jobs for op in job["ops"])
+    is_linked = any({"group", "also"} & op.keys() for job in jobs for op in job["ops"])
     for index, job in enumerate(jobs):
         if is_linked and "group" not in job:
             raise InputError(
@@ -230,11 +231,12 @@ def _check_references(jobs: Sequence[Mapping[str, Any]], groups: Sequence[solver
                 "several groups are ordered where they are: give the group of every job"
             )
         for place, op in enumerate(job["ops"]):
-            if "group" in op and op["group"] not in names:
-                raise InputError(
-                    f"jobs[{index}].ops[{place}].group is {op['group']!r}, which is no group; "
-                    f"{hint(op['group'], names)}"
-                )
+            for key, group in _named_groups(op):
+                if group not in names:
+                    raise InputError(
+                        f"jobs[{index}].ops[{place}].{key} is {group!r}, which is no group; "
+                        f"{hint(group, names)}"
+                    )
         for key, known, what in (("group", names, "group"), ("pool", pools, "pool of a group")):
             if key in job and job[key] not in known:
                 raise InputError(
@@ -247,6 +249,14 @@ def _check_references(jobs: Sequence[Mapping[str, Any]], groups: Sequence[solver
                     f"jobs[{index}].apart_from[{place}] is {name!r}, which is no other job; "
                     f"{hint(name, others - {job['name']})}"
                 )
+
+
+def _named_groups(op: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    """Where an op names groups, and which."""
+    if "group" in op:
+        yield "group", op["group"]
+    for at, group in enumerate(op.get("also", ())):
+        yield f"also[{at}]", group
 
 
 def _all_groups(data: Mapping[str, Any]) -> tuple[solver.Group, ...]:
@@ -277,6 +287,7 @@ def _job(entry: Mapping[str, Any]) -> solver.Job:
                 wait_ticks=round(op.get("wait_s", 0) * TICKS_PER_S),
                 switch_ticks=round(op.get("switch_s", 0) * TICKS_PER_S),
                 group=op.get("group"),
+                also=tuple(op.get("also", ())),
             )
             for op in entry["ops"]
         ),

@@ -6,11 +6,12 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 import solver
+from dataflow.phases import Phase
 from plexrl.core.placement import PINNABLE, Placement, model_and_phase
 from plexrl.errors import JobError
 from plexrl.planning.facts import GroupFacts
 from plexrl.planning.placing import check_together
-from plexrl.planning.problems import EstimatedJob, build_problem, dispatch_plan, orderable
+from plexrl.planning.problems import EstimatedJob, build_problem, dispatch_plan
 from plexrl.planning.proposals import PlanRequest, Proposal
 from solver.retime import retime
 
@@ -83,8 +84,7 @@ def proposal_of(plan: solver.Plan, request: PlanRequest) -> Proposal:
     Raises
     ------
     JobError
-        A job was not measured yet or has no order, its ops are others, or a requirement would
-        break.
+        A job was not measured yet, its ops are others, or a requirement would break.
     """
     known = {job.name for job in request.jobs}
     unknown = sorted(set(plan.placement) - known)
@@ -123,7 +123,9 @@ def _placed(plan: solver.Plan, jobs: Iterable[EstimatedJob]) -> tuple[EstimatedJ
     places: dict[str, dict[str, str]] = {}
     for timeline in plan.timelines:
         for timing in timeline.timings:
-            places.setdefault(timing.job, {})[timing.op] = timeline.group
+            # One that holds several groups runs where its job samples, and at home.
+            if model_and_phase(timing.op)[1] != Phase.SYNC:
+                places.setdefault(timing.job, {})[timing.op] = timeline.group
     return tuple(
         replace(
             entry,
@@ -162,12 +164,6 @@ def _check(jobs: Sequence[EstimatedJob], groups: Iterable[GroupFacts]) -> None:
     JobError
         With the reason.
     """
-    served = sorted({entry.name for entry in jobs} - {entry.name for entry in orderable(jobs)})
-    if served:
-        raise JobError(
-            f"{', '.join(served)} hold several groups at once, or share a group with a job that "
-            "does; no plan orders them: nothing was changed"
-        )
     try:
         check_together(groups, {entry.name: (entry.job, entry.placement) for entry in jobs})
     except JobError as error:

@@ -86,6 +86,9 @@ def forecast(spots: Sequence[Spot]) -> Forecast | None:
         return None
     horizon_s = CYCLES * max(serial_s(ops) for _, _, ops in spots)
     jobs = [sim_job(job, placement, ops, horizon_s) for job, placement, ops in spots]
+    if any(len(op.groups) > 1 for job in jobs for op in job.ops):
+        # The quick look knows one group at a time.
+        return simulated(spots)
     ends = queue_ends(jobs, horizon_s)
     if not all(ends):
         return None
@@ -133,7 +136,7 @@ def sim_job(
                 name=op.op,
                 duration_s=max(op.busy_s, 1 / TICKS_PER_S),
                 wait_s=op.wait_s,
-                groups=(placement.group_of_op(op.op),),
+                groups=placement.lease_groups(op.op, is_setup=False),
                 swap_s=op.swap_s,
             )
             for op in ops
@@ -310,8 +313,8 @@ def _add_load(
     loads: dict[str, float], placement: Placement, ops: Sequence[OpEstimate], times: float
 ) -> None:
     for op in ops:
-        group = placement.group_of_op(op.op)
-        loads[group] = loads.get(group, 0.0) + times * op.busy_s / serial_s(ops)
+        for group in placement.lease_groups(op.op, is_setup=False):
+            loads[group] = loads.get(group, 0.0) + times * op.busy_s / serial_s(ops)
 
 
 def _peak(loads: Mapping[str, float], spot: Spot, placement: Placement) -> float:

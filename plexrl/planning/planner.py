@@ -23,7 +23,7 @@ from plexrl.planning.chronicle import Chronicle
 from plexrl.planning.config import PlanningConfig
 from plexrl.planning.facts import GroupFacts, PlannedJob
 from plexrl.planning.placing import Placed, check_room, place, replace_lost
-from plexrl.planning.problems import EstimatedJob, orderable
+from plexrl.planning.problems import EstimatedJob
 from plexrl.planning.profiles import JobProfile
 from plexrl.planning.proposals import (
     STATE_BYTES_S,
@@ -410,9 +410,10 @@ class Planner:
             for entry in timeline.order
         }
         wanted = {
-            (job.placement.group_of_op(estimate.op), job.name, estimate.op)
-            for job in orderable(jobs)
+            (group, job.name, estimate.op)
+            for job in jobs
             for estimate in job.ops
+            for group in job.placement.lease_groups(estimate.op, is_setup=False)
         }
         return last.proposal.plan if served == wanted else None
 

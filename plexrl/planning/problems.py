@@ -40,14 +40,11 @@ class EstimatedJob:
 def build_problem(jobs: Sequence[EstimatedJob], groups: Sequence[GroupFacts]) -> solver.Problem:
     """Turn estimates in seconds into a problem in ticks; every job stays on its groups.
 
-    Only jobs that a plan can order are part of it (`orderable`).
-
     Raises
     ------
     solver.ProblemError
         An estimate is out of range.
     """
-    ordered = orderable(jobs)
     return solver.Problem(
         groups=tuple(
             solver.Group(
@@ -57,19 +54,9 @@ def build_problem(jobs: Sequence[EstimatedJob], groups: Sequence[GroupFacts]) ->
             )
             for group in groups
         ),
-        jobs=tuple(job_of(entry) for entry in ordered),
-        current={entry.name: entry.placement.home for entry in ordered},
+        jobs=tuple(job_of(entry) for entry in jobs),
+        current={entry.name: entry.placement.home for entry in jobs},
     )
-
-
-def orderable(jobs: Sequence[EstimatedJob]) -> tuple[EstimatedJob, ...]:
-    """Jobs that a plan can order: those that meet none with a function over several groups.
-
-    Their functions are served as they come, which is what the simulator does with them.
-    """
-    gangs = {group for entry in jobs if _holds_several(entry) for group in entry.placement.groups}
-    served = linked_groups(jobs, gangs)
-    return tuple(entry for entry in jobs if served.isdisjoint(entry.placement.groups))
 
 
 def linked_groups(jobs: Iterable[EstimatedJob], groups: Iterable[str]) -> set[str]:
@@ -111,10 +98,6 @@ def dispatch_plan(problem: solver.Problem, plan: solver.Plan) -> DispatchPlan:
     return DispatchPlan(orders, {job.id: job.alone_ticks for job in problem.jobs if job.staleness})
 
 
-def _holds_several(entry: EstimatedJob) -> bool:
-    return any(len(entry.placement.lease_groups(op.op, is_setup=False)) > 1 for op in entry.ops)
-
-
 def job_of(entry: EstimatedJob) -> solver.Job:
     """A job in ticks, on its groups."""
     ahead = _ahead_elsewhere(entry)
@@ -132,20 +115,23 @@ def job_of(entry: EstimatedJob) -> solver.Job:
 
 def _ahead_elsewhere(entry: EstimatedJob) -> int:
     """Ops that run ahead on groups which none of the following ones use."""
-    places = [entry.placement.group_of_op(op.op) for op in entry.ops]
+    places = [set(entry.placement.lease_groups(op.op, is_setup=False)) for op in entry.ops]
     most = num_ahead(entry.job, entry.ops)
-    apart = (n for n in range(most, 0, -1) if not set(places[:n]) & set(places[n:]))
+    apart = (
+        n for n in range(most, 0, -1) if not set().union(*places[:n]) & set().union(*places[n:])
+    )
     return next(apart, 0)
 
 
 def _op(estimate: OpEstimate, placement: Placement) -> solver.Op:
-    group = placement.group_of_op(estimate.op)
+    group, *also = placement.lease_groups(estimate.op, is_setup=False)
     return solver.Op(
         name=estimate.op,
         duration_ticks=max(round(estimate.busy_s * TICKS_PER_S), 1),
         wait_ticks=max(round(estimate.wait_s * TICKS_PER_S), 0),
         switch_ticks=max(round(estimate.swap_s * TICKS_PER_S), 0),
         group=None if group == placement.home else group,
+        also=tuple(also),
     )
 
 

@@ -14,7 +14,6 @@ from plexrl.planning.problems import (
     build_problem,
     dispatch_plan,
     linked_circles,
-    orderable,
 )
 from solver.dispatch.events import TICKS_PER_S, DispatchPlan
 
@@ -173,15 +172,6 @@ def _ordered(request: PlanRequest) -> Proposal:
     says which cannot.
     """
     began = time.monotonic()
-    if not orderable(request.jobs):
-        return Proposal(
-            request=request,
-            status="none",
-            seconds=0.0,
-            dispatch=DispatchPlan(),
-            note="all jobs hold several groups at once, or share one with such a job: first ready, "
-            "first served",
-        )
     try:
         problem = build_problem(request.jobs, request.groups)
         result = _plan(problem, request, request.budget_s)
@@ -222,8 +212,8 @@ def busy_shares(jobs: Iterable[EstimatedJob]) -> dict[str, float]:
     shares: dict[str, float] = {}
     for entry in jobs:
         for estimate in entry.ops:
-            group = entry.placement.group_of_op(estimate.op)
-            shares[group] = shares.get(group, 0.0) + estimate.busy_s / serial_s(entry.ops)
+            for group in entry.placement.lease_groups(estimate.op, is_setup=False):
+                shares[group] = shares.get(group, 0.0) + estimate.busy_s / serial_s(entry.ops)
     return shares
 
 

@@ -17,14 +17,13 @@ from solver.cpsat.variables import CyclicVariables, OpVariables
 
 def add_positions(model: cp_model.CpModel, variables: CyclicVariables) -> None:
     """Every occupation begins within the cycle; starts follow from begin, lead and wraps."""
-    for loop in variables.ops:
-        for here in loop:
-            model.add(here.begin < variables.cycle)
-            base = here.begin + here.lead
-            if not here.wraps:
-                model.add(here.start == base)
-            for count, is_so in enumerate(here.wraps):
-                model.add(here.start == base + count * variables.cycle).only_enforce_if(is_so)
+    for here in variables.every:
+        model.add(here.begin < variables.cycle)
+        base = here.begin + here.lead
+        if not here.wraps:
+            model.add(here.start == base)
+        for count, is_so in here.wraps:
+            model.add(here.start == base + count * variables.cycle).only_enforce_if(is_so)
 
 
 def add_anchor(model: cp_model.CpModel, variables: CyclicVariables) -> None:

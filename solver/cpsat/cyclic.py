@@ -10,13 +10,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from enum import StrEnum
+from itertools import chain
 from math import ceil
 
 from ortools.sat.python import cp_model
 
 from solver.bounds import cycle_floor_ticks, cycle_limit_ticks
 from solver.cpsat import constraints
-from solver.cpsat.variables import CyclicVariables, add_variables
+from solver.cpsat.variables import CyclicVariables, OpVariables, add_variables
 from solver.plan import Timeline, Timing
 from solver.problem import Job
 
@@ -159,39 +160,48 @@ def _add_hint(model: cp_model.CpModel, variables: CyclicVariables, hint: Timelin
     model.add_hint(variables.cycle, cycle)
     leads = _leads(variables, hint)
     at = {(timing.job, timing.op): timing for timing in hint.timings}
-    first = max(variables.ops, key=len)[0]
-    zero = at[first.job.id, first.op.name].start_ticks - leads[first.job.id, first.op.name]
-    for loop in variables.ops:
-        anchor = None
-        for here in loop:
-            key = (here.job.id, here.op.name)
-            begin = at[key].start_ticks + cycle * at[key].wraps - leads[key] - zero
-            anchor = begin // cycle if anchor is None else anchor
-            model.add_hint(here.begin, begin % cycle)
-            model.add_hint(here.start, begin + leads[key] - anchor * cycle)
-            # The first literal follows from the others, and may be another one's negation.
-            for count, is_so in enumerate(here.wraps[1:], 1):
-                model.add_hint(is_so, count == begin // cycle - anchor)
-            if here.is_kept is not None and not isinstance(here.lead, int):
-                model.add_hint(here.lead, leads[key])
-                model.add_hint(here.is_kept, leads[key] != here.op.switch_ticks)
+
+    def begin(here: OpVariables) -> int:
+        timing = at[here.job.id, here.op.name]
+        return timing.start_ticks + cycle * timing.wraps - leads[_key(here)]
+
+    zero = begin(max(variables.ops, key=len)[0])
+    anchors = {loop[0].job.id: (begin(loop[0]) - zero) // cycle for loop in variables.ops}
+    for here in variables.every:
+        begins, anchor, lead = begin(here) - zero, anchors[here.job.id], leads[_key(here)]
+        model.add_hint(here.begin, begins % cycle)
+        # The first literal follows from the others, and may be another one's negation.
+        for count, is_so in here.wraps[1:]:
+            model.add_hint(is_so, count == begins // cycle - anchor)
+        if here.is_kept is not None and not isinstance(here.lead, int):
+            model.add_hint(here.lead, lead)
+            model.add_hint(here.is_kept, lead != here.op.switch_ticks)
+    for here in chain.from_iterable(variables.ops):
+        start = begin(here) - zero + leads[_key(here)]
+        model.add_hint(here.start, start - anchors[here.job.id] * cycle)
 
 
-def _leads(variables: CyclicVariables, hint: Timeline) -> dict[tuple[str, str], int]:
-    """Ticks each op occupies the group before it starts."""
-    every = {(here.job.id, here.op.name): here for loop in variables.ops for here in loop}
+def _key(here: OpVariables) -> tuple[str | None, str, str]:
+    return here.group, here.job.id, here.op.name
+
+
+def _leads(variables: CyclicVariables, hint: Timeline) -> dict[tuple[str | None, str, str], int]:
+    """Ticks each op occupies each of its groups before it starts."""
+    every: dict[tuple[str, str], list[OpVariables]] = {}
+    for here in variables.every:
+        every.setdefault((here.job.id, here.op.name), []).append(here)
     leads = {}
-    last: dict[str | None, Timing] = {}
+    last: dict[str | None, tuple[Timing, OpVariables]] = {}
     # Twice round the cycle: what comes before a group's first op is known by the second time.
     for timing in (*hint.timings, *hint.timings):
-        op, group = every[timing.job, timing.op].op, every[timing.job, timing.op].group
-        before = last.get(group, timing)
-        last[group] = timing
-        if before.job != timing.job or not op.switch_ticks:
-            leads[timing.job, timing.op] = op.switch_ticks
-        else:
-            end = before.start_ticks + every[before.job, before.op].op.duration_ticks
-            leads[timing.job, timing.op] = (timing.start_ticks - end) % hint.cycle_ticks
+        for here in every[timing.job, timing.op]:
+            before, known = last.get(here.group, (timing, here))
+            last[here.group] = timing, here
+            if before.job != timing.job or not here.op.switch_ticks:
+                leads[_key(here)] = here.op.switch_ticks
+            else:
+                end = before.start_ticks + known.op.duration_ticks
+                leads[_key(here)] = (timing.start_ticks - end) % hint.cycle_ticks
     return leads
 
 

@@ -23,13 +23,14 @@ GROUPS = tuple(Group(name, 100) for name in "gh")
 
 
 def spread(name, *ops, home="g", ahead=0, staleness=0, limit=1_000_000):
-    """A job of ops given as (group, duration, wait, switch)."""
-    built = tuple(
-        Op(f"op{n}", *lengths, group=None if group == home else group)
-        for n, (group, *lengths) in enumerate(ops)
-    )
+    """A job of ops given as (group or groups, duration, wait, switch)."""
+    built = []
+    for n, (places, *lengths) in enumerate(ops):
+        group, *also = (places,) if isinstance(places, str) else places
+        group = None if group == home else group
+        built.append(Op(f"op{n}", *lengths, group=group, also=tuple(also)))
     return Job(
-        name, built, 10, limit, pinned_group=home, ahead_ops=ahead, staleness=staleness
+        name, tuple(built), 10, limit, pinned_group=home, ahead_ops=ahead, staleness=staleness
     )  # fmt: skip
 
 
@@ -39,13 +40,14 @@ def linked(*jobs, groups=GROUPS):
 
 @st.composite
 def linked_problems(draw):
-    """Two jobs of two ops on two groups, at least one of them on both."""
+    """Two jobs of two ops on two groups, at least one of them on both; ops may hold both."""
     length = st.tuples(st.integers(1, 4), st.sampled_from([0, 0, 1, 3]), st.sampled_from([0, 0, 1]))
     jobs = []
     for name in "ab":
-        first = "h" if name == "a" else draw(st.sampled_from("gh"))
+        first = draw(st.sampled_from(["h", ("h", "g")] + ["g"] * (name == "b")))
         staleness = draw(st.sampled_from([0, 0, 1, 2])) if first == "h" else 0
-        ops = [(first, *draw(length)), ("g", *draw(length))]
+        last = "g" if staleness else draw(st.sampled_from(["g", "g", ("g", "h")]))
+        ops = [(first, *draw(length)), (last, *draw(length))]
         jobs.append(spread(name, *ops, ahead=min(staleness, 1), staleness=staleness))
     return linked(*jobs)
 
@@ -70,7 +72,8 @@ def _keeps(problem, cycle, phases):
             phase = next(rows)
             ready = starts[-1][0] + starts[-1][1] if starts else phase
             starts.append((phase + -(-(ready - phase) // cycle) * cycle, _length(op)))
-            held.setdefault(job.group_of(op), []).append((phase, op, job.id))
+            for group in job.groups_of(op):
+                held.setdefault(group, []).append((phase, op, job.id))
         last = starts[-1][0] + starts[-1][1]
         if last > starts[0][0] + (1 + job.staleness) * cycle:
             return False
@@ -161,6 +164,32 @@ def test_groups_that_no_job_links_keep_their_own_cycles():
     assert [circle.name for circle in circles(problem, placed)] == ["train+r0+r1", "x"]
 
 
+def test_a_gang_waits_for_both_groups_and_both_for_it():
+    gang = spread("gang", (("g", "h"), 10, 0, 0), ("g", 20, 0, 0))
+    beside = spread("beside", ("h", 25, 0, 0))
+    problem = linked(gang, beside)
+    answer = shortest_cycle("g+h", problem.jobs, None, EFFORT)
+    # The other group is busy with the gang and then with its own; both fit beside the training.
+    assert answer.bound_ticks == answer.timeline.cycle_ticks == 35
+    plan = plan_of(problem, [answer.timeline])
+    assert verify(problem, plan).violations == ()
+    lines = {line.group: line.timings for line in plan.timelines}
+    (shared,) = set(lines["g"]) & set(lines["h"])
+    assert (shared.job, shared.op) == ("gang", "op0")
+    assert set(joined(plan.timelines).order) == {
+        ("gang", "op0"), ("gang", "op1"), ("beside", "op0")
+    }  # fmt: skip
+    later = replace(shared, start_ticks=shared.start_ticks + 1)
+    line = plan.timeline("h")
+    moved = replace(line, timings=tuple(later if t == shared else t for t in line.timings))
+    broken = replace(plan, timelines=(plan.timeline("g"), moved))
+    assert not verify(problem, broken).is_valid
+    alone = replace(line, timings=tuple(t for t in line.timings if t != shared))
+    broken = replace(plan, timelines=(plan.timeline("g"), alone))
+    (told, *_) = verify(problem, broken).violations
+    assert "is served 0 times in the cycle of group 'h'" in told
+
+
 def test_the_plan_in_force_is_kept_where_nothing_is_better():
     problem = pool_of_two()
     plan = solver.greedy(problem)
@@ -215,7 +244,7 @@ def test_what_runs_ahead_too_far_is_caught(staleness):
 def test_a_problem_survives_json():
     problem = linked(
         spread("a", ("h", 50, 10, 0), ("g", 40, 0, 0), ahead=1, staleness=2),
-        spread("b", ("g", 5, 0, 0)),
+        spread("b", (("g", "h"), 5, 0, 0)),
     )
     assert Problem.from_json(problem.to_json()) == problem
 
@@ -224,6 +253,8 @@ def test_a_problem_survives_json():
     ("jobs", "told"),
     [
         ([spread("a", ("nowhere", 1, 0, 0))], "runs on 'nowhere', which is no group"),
+        ([spread("a", (("g", "nowhere"), 1, 0, 0))], "runs on 'nowhere', which is no group"),
+        ([spread("a", (("g", "g"), 1, 0, 0))], "name each group once"),
         ([spread("a", ("h", 1, 0, 0)), Job("b", (Op("op", 1),), 1)], "pin every job"),
     ],
 )

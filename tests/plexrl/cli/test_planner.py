@@ -297,7 +297,7 @@ def test_a_log_of_jobs_over_several_groups_becomes_a_problem_that_can_be_planned
     output, plan = tmp_path / "problem.yaml", tmp_path / "plan.json"
     assert run("profile", tmp_path, "-o", output).exit_code == 0
     apart, beside = read_problem(output).jobs
-    assert [apart.group_of(op) for op in apart.ops] == ["group-1", "group-0"]
+    assert [apart.groups_of(op) for op in apart.ops] == [("group-1",), ("group-0",)]
     assert (apart.ahead_ops, apart.staleness) == (1, 2)
     assert (beside.pinned_group, beside.is_spread, beside.staleness) == ("group-0", False, 0)
     assert run("plan", output, "--output", plan, "--budget", 0).exit_code == 0

@@ -71,6 +71,8 @@ def test_jobs_over_several_groups_are_read_back_equal(tmp_path):
     first, *others = (replace(job, pinned_group="node-0") for job in problem.jobs)
     rollout = replace(first.ops[0], group="node-1")
     apart = replace(first, ops=(rollout, *first.ops[1:]), ahead_ops=1, staleness=2)
+    gang = replace(others[0].ops[0], also=("node-1",))
+    others[0] = replace(others[0], ops=(gang, *others[0].ops[1:]))
     problem = replace(problem, jobs=(apart, *others))
     assert read_problem(write(tmp_path, to_file(problem), "again.yaml")) == problem
 

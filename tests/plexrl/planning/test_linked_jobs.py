@@ -6,11 +6,11 @@ import pytest
 
 import solver
 from plexrl.core.placement import Arrangement, Placement
-from plexrl.planning.arranging import simulated
+from plexrl.planning.arranging import forecast, simulated
 from plexrl.planning.config import PlanningConfig
 from plexrl.planning.facts import GroupFacts, PlannedJob
 from plexrl.planning.planner import Planner, solve
-from plexrl.planning.problems import EstimatedJob, build_problem, linked_circles, orderable
+from plexrl.planning.problems import EstimatedJob, build_problem, linked_circles
 from plexrl.planning.profiles import OpEstimate
 from solver.dispatch.arbiter import Arbiter
 from solver.dispatch.events import PlanAdopted
@@ -62,13 +62,40 @@ def test_what_runs_ahead_on_other_groups_is_planned_so():
     assert (problem.job("b").ahead_ops, problem.job("b").staleness) == (0, 0)
 
 
-def test_jobs_linked_to_one_that_holds_several_groups_at_once_have_no_order():
-    sync = OpEstimate("actor.sync.0", 0.1, 0.0, 0.0, True)
-    gang = entry("gang", "g0", "g1", ops=(sync,))
+SYNC = OpEstimate("actor.sync.0", 0.1, 0.0, 0.0, True)
+
+
+def test_a_sync_holds_the_group_that_samples_and_the_home():
+    gang = entry("gang", "g0", "g1", ops=(SYNC,), staleness=1)
     linked, beside, free = entry("a", "g1", "g2"), entry("b", "g2"), entry("c", "g3")
-    assert [found.name for found in orderable([gang, linked, beside, free])] == ["c"]
+    problem = build_problem([gang, linked, beside, free], GROUPS)
+    assert [problem.job("gang").groups_of(op) for op in problem.job("gang").ops] == [
+        ("g1",),
+        ("g1", "g0"),
+        ("g0",),
+    ]
+    # Its rollouts cannot run ahead: the sync that follows them needs their group.
+    assert problem.job("gang").staleness == 0
     ((groups, jobs),) = linked_circles([gang, linked, beside, free])
     assert (groups, len(jobs)) == ({"g0", "g1", "g2"}, 3)
+
+
+def test_the_arbiter_gets_an_order_with_gangs_where_the_simulation_confirms_it():
+    gangs = [entry(name, "g0", "g1", ops=(SYNC,)) for name in "ab"]
+    planner = planner_with(*gangs)
+    proposal = solve(planner.request("first plan", 0.0))
+    assert proposal.is_verified
+    served = simulated([found.spot for found in proposal.request.jobs])
+    planned = simulated([found.spot for found in proposal.request.jobs], proposal.dispatch)
+    assert planned.rate >= served.rate
+    assert forecast([found.spot for found in proposal.request.jobs]) == served
+    dispatch = planner.adopt(proposal, 0.0)
+    ops = {group: [slot.op for slot in order] for group, order in dispatch.orders.items()}
+    assert ops["g0"].count("actor.sync.0") == ops["g1"].count("actor.sync.0") == 2
+    arbiter = Arbiter()
+    arbiter.handle(PlanAdopted(dispatch), 0)
+    arbiter.check()
+    assert planner.request("period", 10.0).previous == proposal.plan
 
 
 def test_the_arbiter_gets_an_order_for_every_group_of_split_jobs():
