@@ -293,6 +293,7 @@ class Planner:
         # A job that is unknown, or between groups, would make every other place look free.
         is_certain = len(jobs) == len(self._jobs)
         may_move = jobs if self._config.is_rearranging and is_certain else ()
+        last = self.chronicle.last
         return PlanRequest(
             number=self._num_requests,
             reason=reason,
@@ -301,7 +302,7 @@ class Planner:
             groups=tuple(self._groups[name] for name in sorted(self._groups)),
             budget_s=self._config.budget_s,
             seed=self._config.seed,
-            previous=self._plan_to_beat(jobs),
+            previous=None if last is None else last.proposal.plan,
             open_groups=frozenset(self._groups) - self._closed,
             left=movable(may_move, self._profiles, self._moved_at),
             bytes_per_s=bytes_per_s,
@@ -398,24 +399,6 @@ class Planner:
                 continue
             if all(group in self._groups for group in placement.groups):
                 yield EstimatedJob(job, placement, ops)
-
-    def _plan_to_beat(self, jobs: tuple[EstimatedJob, ...]) -> solver.Plan | None:
-        """The plan in force, if it serves exactly these ops on these groups."""
-        last = self.chronicle.last
-        if last is None or last.proposal.plan is None:
-            return None
-        served = {
-            (timeline.group, *entry)
-            for timeline in last.proposal.plan.timelines
-            for entry in timeline.order
-        }
-        wanted = {
-            (group, job.name, estimate.op)
-            for job in jobs
-            for estimate in job.ops
-            for group in job.placement.lease_groups(estimate.op, is_setup=False)
-        }
-        return last.proposal.plan if served == wanted else None
 
     def _note_drift(self, job: str, op: str, profile: JobProfile) -> None:
         planned_s, estimate = self._planned_s.get((job, op)), profile.estimate(op)

@@ -47,6 +47,27 @@ class PlanRequest:
     warm: Warm = field(default_factory=dict)
     """Which groups have which engines."""
 
+    @property
+    def to_beat(self) -> solver.Plan | None:
+        """The plan in force, if it serves exactly these ops on these groups.
+
+        With hundreds of jobs it takes a tenth of a second to tell: none of the scheduler's.
+        """
+        if self.previous is None:
+            return None
+        served = {
+            (timeline.group, timing.job, timing.op)
+            for timeline in self.previous.timelines
+            for timing in timeline.timings
+        }
+        wanted = {
+            (group, entry.name, estimate.op)
+            for entry in self.jobs
+            for estimate in entry.ops
+            for group in entry.placement.lease_groups(estimate.op, is_setup=False)
+        }
+        return self.previous if served == wanted else None
+
 
 @dataclass(frozen=True, slots=True)
 class Proposal:
@@ -220,7 +241,7 @@ def busy_shares(jobs: Iterable[EstimatedJob]) -> dict[str, float]:
 def _plan(problem: solver.Problem, request: PlanRequest, budget_s: float) -> solver.Result:
     return solver.plan(
         problem,
-        previous=request.previous,
+        previous=request.to_beat,
         budget_s=budget_s,
         seed=request.seed,
     )

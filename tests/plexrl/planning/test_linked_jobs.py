@@ -95,7 +95,7 @@ def test_the_arbiter_gets_an_order_with_gangs_where_the_simulation_confirms_it()
     arbiter = Arbiter()
     arbiter.handle(PlanAdopted(dispatch), 0)
     arbiter.check()
-    assert planner.request("period", 10.0).previous == proposal.plan
+    assert planner.request("period", 10.0).to_beat == proposal.plan
 
 
 def test_the_arbiter_gets_an_order_for_every_group_of_split_jobs():
@@ -111,7 +111,7 @@ def test_the_arbiter_gets_an_order_for_every_group_of_split_jobs():
     arbiter = Arbiter()
     arbiter.handle(PlanAdopted(dispatch), 0)
     arbiter.check()
-    assert planner.request("period", 10.0).previous == proposal.plan
+    assert planner.request("period", 10.0).to_beat == proposal.plan
 
 
 def test_the_promise_is_what_the_simulator_says_of_the_order_and_is_recorded():

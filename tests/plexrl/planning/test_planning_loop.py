@@ -287,9 +287,9 @@ def test_leases_of_unknown_jobs_are_ignored():
 def test_the_plan_in_force_is_the_one_to_beat_only_while_it_fits():
     planner = planner_with(job("a"))
     plan_once(planner)
-    assert planner.request("period of 10 s", 10.0).previous is not None
+    assert planner.request("period of 10 s", 10.0).to_beat is not None
     planner.job_arrived(job("b"))
-    assert planner.request("job arrived", 11.0).previous is None
+    assert planner.request("job arrived", 11.0).to_beat is None
 
 
 def test_a_plan_that_fails_the_check_does_not_serve(monkeypatch):
