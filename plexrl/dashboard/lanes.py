@@ -6,7 +6,6 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
-from itertools import pairwise
 from statistics import median
 
 from solver.dispatch.events import TICKS_PER_S
@@ -68,7 +67,8 @@ def adopted_plan(plan_json: Mapping[str, object], adopted_s: float) -> AdoptedPl
     Parameters
     ----------
     plan_json
-        ``in_force.plan`` is the plan, ``in_force.problem`` what it was solved for.
+        ``in_force.plan`` is the plan, ``in_force.problem`` what it was solved for,
+        ``in_force.ordered`` the groups that follow its order.
     adopted_s
         When it came into force.
     """
@@ -78,7 +78,12 @@ def adopted_plan(plan_json: Mapping[str, object], adopted_s: float) -> AdoptedPl
         for job in _rows(_part(in_force, "problem"), "jobs")
         for op in _rows(job, "ops")
     }
-    return AdoptedPlan(adopted_s, _part(in_force, "plan"), lengths_s)
+    plan, ordered = _part(in_force, "plan"), in_force.get("ordered")
+    if isinstance(ordered, list):
+        # Groups that serve whoever is ready first repeat no cycle.
+        lines = [line for line in _rows(plan, "timelines") if line.get("group") in ordered]
+        plan = {**plan, "timelines": lines} if plan else plan
+    return AdoptedPlan(adopted_s, plan, lengths_s)
 
 
 def function_of(op: str) -> str:
@@ -154,7 +159,7 @@ def job_bars(leases: Iterable[LeaseRecord]) -> list[Bar]:
                     function=function,
                     start_s=lease.started_s,
                     end_s=lease.ended_s,
-                    note=note,
+                    note=f"on {lease.group}; {note}",
                 )
             )
         bars += _apart_bars(job, records)
@@ -162,18 +167,21 @@ def job_bars(leases: Iterable[LeaseRecord]) -> list[Bar]:
 
 
 def _apart_bars(job: str, records: Sequence[LeaseRecord]) -> Iterable[Bar]:
-    for before, after in pairwise(records):
+    """Where a job holds no group at all: what runs ahead may still hold one, or several at once."""
+    last = records[0]
+    for lease in records[1:]:
         yield Bar(
             section="jobs",
             lane=job,
             job=job,
             kind=Kind.APART,
             function="",
-            start_s=before.ended_s,
-            end_s=after.ready_s,
-            op=f"{before.op} → {after.op}",
-            note=f"tools, rewards or judge, no group held; iteration {after.iteration}",
+            start_s=last.ended_s,
+            end_s=lease.ready_s,
+            op=f"{last.op} → {lease.op}",
+            note=f"tools, rewards or judge, no group held; iteration {lease.iteration}",
         )
+        last = max(last, lease, key=lambda lease: lease.ended_s)
 
 
 def _lease_note(lease: LeaseRecord) -> str:

@@ -108,7 +108,7 @@ class Chronicle:
             actual.total_s += seconds
 
     def _in_force(self) -> dict[str, object] | None:
-        """The solve in force with its plan and problem; None before the first."""
+        """The solve in force, its plan, problem and groups with an order; None before the first."""
         last = self.last
         if last is None:
             return None
@@ -117,6 +117,7 @@ class Chronicle:
             **last.to_json(),
             "plan": None if proposal.plan is None else proposal.plan.to_json(),
             "problem": None if proposal.problem is None else proposal.problem.to_json(),
+            "ordered": sorted(proposal.dispatch.orders),
         }
 
     def since(self, first: int, most: int) -> list[dict[str, object]]:

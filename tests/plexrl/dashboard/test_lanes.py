@@ -54,6 +54,18 @@ def test_a_job_is_queued_holds_and_is_apart():
     ]
 
 
+def test_a_job_is_not_apart_while_it_samples_ahead():
+    bars = job_bars(
+        [
+            lease(ready=0.0, started=0.0, ended=3.0),
+            lease(op="actor.train.0", ready=1.0, started=1.0, ended=2.0),
+            lease(ready=4.0, started=4.0, ended=5.0),
+        ]
+    )
+    apart = [(bar.start_s, bar.end_s) for bar in bars if bar.kind is Kind.APART]
+    assert apart == [(3.0, 4.0)]
+
+
 def test_a_plan_repeats_its_cycle_while_it_is_in_force():
     bars = planned_bars([AdoptedPlan(5.0, plan())], {("a", "actor.rollout.0"): 0.3}, until_s=7.0)
     assert [bar.start_s for bar in bars] == pytest.approx([5.1, 6.1])
@@ -79,6 +91,13 @@ def test_a_planned_length_comes_before_a_measured_one():
     assert adopted.adopted_s == 2.0
     bars = planned_bars([adopted], {("a", "actor.rollout.0"): 9.0}, until_s=3.0)
     assert bars[0].end_s - bars[0].start_s == pytest.approx(0.05)
+
+
+def test_groups_that_follow_no_order_have_no_planned_lane():
+    lines = [{**line, "group": name} for name in "gh" for line in plan()["timelines"]]
+    told = {"in_force": {"plan": {"timelines": lines}, "ordered": ["h"]}}
+    bars = planned_bars([adopted_plan(told, 0.0)], {("a", "actor.rollout.0"): 0.3}, until_s=3.0)
+    assert {bar.lane for bar in bars} == {"h"}
 
 
 @pytest.mark.parametrize("told", [{}, {"in_force": None}, {"in_force": {"plan": None}}])
