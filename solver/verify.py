@@ -123,15 +123,7 @@ def _chain(job: Job, timelines: list[Timeline]) -> Iterator[str]:
         yield f"job {job.id!r} is on groups with cycles of {cycles} ticks; it needs them equal"
         return
     cycle = timelines[0].cycle_ticks
-    # What holds several groups starts on all of them at once, and stands once then.
-    mine = sorted(
-        {
-            (timing.wraps * cycle + timing.start_ticks, timing.op)
-            for timeline in timelines
-            for timing in timeline.timings
-            if timing.job == job.id
-        }
-    )
+    mine = _served(job, timelines)
     if job.ahead_ops:
         yield from _ahead(job, {op: start for start, op in mine}, len(mine), cycle)
         return
@@ -157,6 +149,21 @@ def _chain(job: Job, timelines: list[Timeline]) -> Iterator[str]:
                 f"op {follower!r} of job {job.id!r} starts at {next_start}, before "
                 f"{op.name!r} and its wait end at {ready}"
             )
+
+
+def _served(job: Job, timelines: list[Timeline]) -> list[tuple[int, str]]:
+    """Starts of a job's ops; what holds several groups starts on all of them at once, and is one.
+
+    One that does not is two, and follows itself.
+    """
+    return sorted(
+        {
+            (timing.wraps * timeline.cycle_ticks + timing.start_ticks, timing.op)
+            for timeline in timelines
+            for timing in timeline.timings
+            if timing.job == job.id
+        }
+    )
 
 
 def _ahead(job: Job, starts: dict[str, int], count: int, cycle: int) -> Iterator[str]:

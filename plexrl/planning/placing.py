@@ -95,6 +95,17 @@ def check_room(
             raise _no_room(job, nbytes, {room.group: room})
 
 
+def has_room(
+    job: PlannedJob, placement: Placement, groups: Iterable[GroupFacts], placed: Placed
+) -> bool:
+    """Whether `check_room` passes."""
+    try:
+        check_room(job, placement, groups, placed)
+    except JobError:
+        return False
+    return True
+
+
 def check_together(groups: Iterable[GroupFacts], placed: Placed) -> None:
     """Check that jobs can all be where they are placed, and want to be.
 

@@ -10,7 +10,7 @@ Single-threaded and pure, but for `solve`, which blocks and is run in a thread b
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable, Iterator, Mapping
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 import solver
@@ -22,7 +22,7 @@ from plexrl.planning.arranging import LEAST_ITERATIONS
 from plexrl.planning.chronicle import Chronicle
 from plexrl.planning.config import PlanningConfig
 from plexrl.planning.facts import GroupFacts, PlannedJob
-from plexrl.planning.placing import Placed, check_room, place, replace_lost
+from plexrl.planning.placing import Placed, check_room, has_room, place, replace_lost
 from plexrl.planning.problems import EstimatedJob
 from plexrl.planning.profiles import JobProfile
 from plexrl.planning.proposals import (
@@ -104,9 +104,9 @@ class Planner:
         groups = _open_groups(job, self._groups, self._closed, target)
         was = was or self._left.get(job.name)
         has_lost = was is not None and not self._groups.keys() >= set(was.groups)
-        placement = self._wished(job.name, groups, target)
+        others = _beside(self._jobs, self._placement, job.name)
+        placement = _wished(job, self._wishes.get(job.name), groups, others, target)
         if placement is None:
-            others = self._beside(job.name)
             shares = busy_shares(entry for entry in self._estimated() if entry.name != job.name)
             if target:
                 job = _at_home_on(job, target)
@@ -120,44 +120,10 @@ class Planner:
             self._left.pop(job.name, None)
         return placement
 
-    def _beside(self, job: str) -> Placed:
-        """All other jobs, and where they are."""
-        return {
-            name: (self._jobs[name], placement)
-            for name, placement in self._placement.items()
-            if name != job
-        }
-
-    def _wished(self, job: str, groups: Iterable[GroupFacts], target: str) -> Placement | None:
-        """Where a plan wants the job, if it can go there; None if it may be placed anywhere.
-
-        Raises
-        ------
-        JobError
-            There is no room yet, and it shall wait for it.
-        """
-        placement, is_ordered = self._wishes.get(job, (None, False))
-        if placement is None or target not in {"", placement.home}:
-            return None
-        if not {group.name for group in groups} >= set(placement.groups):
-            return None
-        try:
-            self.check_room(job, placement)
-        except JobError:
-            if is_ordered:
-                raise
-            return None
-        return placement
-
-    def check_room(self, job: str, placement: Placement) -> None:
-        """Check that a job can be put on groups beside the jobs that are there.
-
-        Raises
-        ------
-        JobError
-            One of them is too full, or private to one of the jobs.
-        """
-        check_room(self._jobs[job], placement, self._groups.values(), self._beside(job))
+    def has_room(self, job: str, placement: Placement) -> bool:
+        """Whether a job can be put on groups beside the jobs that are there."""
+        others = _beside(self._jobs, self._placement, job)
+        return has_room(self._jobs[job], placement, self._groups.values(), others)
 
     def check_home(self, job: str, group: str) -> None:
         """Check that a job can have its home on a group if no other job is in the way.
@@ -422,6 +388,40 @@ def movable(
         if is_known and num_seen >= LEAST_ITERATIONS and entry.job.iterations is not None:
             found[entry.name] = max(entry.job.iterations - profile.newest - 1, 0)
     return found
+
+
+def _beside(
+    jobs: Mapping[str, PlannedJob], placements: Mapping[str, Placement], job: str
+) -> Placed:
+    """All jobs but one, and where they are."""
+    return {name: (jobs[name], at) for name, at in placements.items() if name != job}
+
+
+def _wished(
+    job: PlannedJob,
+    wish: tuple[Placement, bool] | None,
+    groups: Sequence[GroupFacts],
+    others: Placed,
+    target: str,
+) -> Placement | None:
+    """Where a plan wants the job, if it can go there; None if it may be placed anywhere.
+
+    Raises
+    ------
+    JobError
+        There is no room yet, and it shall wait for it.
+    """
+    if wish is None:
+        return None
+    placement, is_ordered = wish
+    is_open = {group.name for group in groups} >= set(placement.groups)
+    if not is_open or target not in {"", placement.home}:
+        return None
+    if is_ordered:
+        check_room(job, placement, groups, others)
+    elif not has_room(job, placement, groups, others):
+        return None
+    return placement
 
 
 def _open_groups(

@@ -153,7 +153,7 @@ class Steering:
 
     async def apply(self, plan: str) -> bytes:
         """Put a plan made elsewhere into force: its orders at once, its placement by moves."""
-        coordinator, active = self._coordinator, self._settled()
+        coordinator, active = self._coordinator, _settled(self._coordinator)
         now_s = self._clock() - coordinator.epoch_s
         brought, request = coordinator.planner.brought(plan, active, now_s)
         # With many jobs it takes seconds, in which leases must go on.
@@ -162,7 +162,7 @@ class Steering:
         except JobError:
             coordinator.planner.ask("an operator's plan was refused")
             raise
-        if self._settled().keys() != active.keys():
+        if _settled(coordinator).keys() != active.keys():
             raise JobError("jobs came or left meanwhile: apply a plan for those that are there now")
         coordinator.adopt(proposal, self._clock())
         moves = []
@@ -174,14 +174,6 @@ class Steering:
                 self._rearrange(entry, row.placement, "a plan was applied", is_ordered=True)
         self._settle()
         return pack(AppliedPlan(tuple(moves), proposal.cycles_s, proposal.slowdowns))
-
-    def _settled(self) -> dict[str, JobEntry]:
-        """Jobs that want to run; raises JobError if one of them is on its way somewhere."""
-        active = {entry.facts.name: entry for entry in self._coordinator.jobs.active()}
-        away = [f"job {job} {row}" for job in active if (row := self._table.get(job))]
-        if away:
-            raise JobError(f"{'; '.join(away)}: apply the plan when that is done")
-        return active
 
     def adopted(self, proposal: Proposal) -> None:
         """A plan is in force: a job that it wants elsewhere goes there after its iteration."""
@@ -214,7 +206,7 @@ class Steering:
         placement = wanted.placement
         # It drains or was lost since that was planned.
         is_gone = not self._coordinator.groups.are_open(placement.groups)
-        if is_gone or not self._has_room(job, placement):
+        if is_gone or not self._coordinator.planner.has_room(job, placement):
             if is_gone or not wanted.is_ordered:
                 self._table.resampled(job)
             return
@@ -223,13 +215,6 @@ class Steering:
         self._coordinator.planner.rearrange(job, placement)
         self._coordinator.jobs.set_placement(job, placement)
         self._placed(job)
-
-    def _has_room(self, job: str, placement: Placement) -> bool:
-        try:
-            self._coordinator.planner.check_room(job, placement)
-        except JobError:
-            return False
-        return True
 
     def stepped_aside(self, job: str) -> bool:
         """A driver has ended; returns whether that was asked for."""
@@ -349,6 +334,15 @@ class Steering:
         if entry.state.is_terminal:
             raise JobError(f"job {job!r} is {entry.state}: it holds no group; nothing was changed")
         return entry
+
+
+def _settled(coordinator: Coordinator) -> dict[str, JobEntry]:
+    """Jobs that want to run; raises JobError if one of them is on its way somewhere."""
+    active = {entry.facts.name: entry for entry in coordinator.jobs.active()}
+    away = [f"job {j} {row}" for j in active if (row := coordinator.relocations.get(j))]
+    if away:
+        raise JobError(f"{'; '.join(away)}: apply the plan when that is done")
+    return active
 
 
 def _check_group(group: str, names: Collection[str]) -> None:

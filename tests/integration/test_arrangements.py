@@ -15,7 +15,7 @@ from plexrl.engines.folders import state_bytes
 from plexrl.errors import JobError
 from plexrl.runtime.facts import job_facts
 from tests.integration.test_deaths import TIMEOUT_S, kill_worker, wait_for_iteration
-from tests.integration.test_steering import opened_once_asked, wait_until
+from tests.integration.test_steering import is_ordered, opened_once_asked, wait_until
 
 pytestmark = pytest.mark.slow
 ITERATIONS = 4
@@ -98,7 +98,7 @@ def test_an_applied_plan_swaps_where_a_split_job_trains_and_samples(
     job = small_job("swapped", arrangement="split", iterations=ITERATIONS, reward=held)
     run = two_groups.submit(job)
     before = run.status().group
-    wait_until(run, lambda _: two_groups.status().plan.order.get("group-0"))
+    wait_until(run, lambda _: is_ordered(two_groups, run))
     plan = json.dumps(two_groups.plan()["in_force"]["plan"])
     path = tmp_path / "plan.json"
     path.write_text(plan.replace("-0", "-x").replace("-1", "-0").replace("-x", "-1"))

@@ -54,6 +54,12 @@ def wait_until(run, condition):
     return run.status()
 
 
+def is_ordered(cluster, run):
+    """Whether the plan in force has an order with the job."""
+    orders = cluster.status().plan.order.values()
+    return any(entry.startswith(f"{run.name}:") for order in orders for entry in order)
+
+
 def leases_of(cluster, job, op):
     return [lease for lease in cluster.trace().leases if (lease.job, lease.op) == (job, op)]
 
@@ -235,7 +241,7 @@ def test_an_applied_plan_moves_jobs_and_one_for_others_is_refused(
     run = submit("planned", held)
     home = run.status().group
     (away,) = {group.name for group in groups.status().groups} - {home}
-    wait_until(run, lambda _: groups.status().plan.order.get(home))
+    wait_until(run, lambda _: is_ordered(groups, run))
     plan = json.dumps(groups.plan()["in_force"]["plan"])
     path = tmp_path / "plan.json"
     path.write_text(plan.replace(run.name, "stranger"))
