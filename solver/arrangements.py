@@ -56,6 +56,8 @@ class Market:
     max_seats: int = 1
     """Most shared groups of a kind that keep a copy of a job's state, each in its host memory:
     what the job runs there goes to whichever is free."""
+    apart: frozenset[frozenset[str]] = frozenset()
+    """Pairs of jobs, by name, that must not share a group."""
 
     @property
     def dedicated_price(self) -> float:
@@ -74,6 +76,13 @@ class Market:
     def weight(self, job: Workload) -> float:
         """What the work of a job counts: as its own groups cost, beside those of narrow jobs."""
         return self.own_price(job) / self.dedicated_price
+
+    def separates(self, jobs: Iterable[Workload]) -> bool:
+        """Whether some of the jobs must not share a group."""
+        if not self.apart:
+            return False
+        names = {job.name for job in jobs}
+        return any(pair <= names for pair in self.apart)
 
     def memory_for(self, role: Role) -> int | None:
         """Host memory of a shared group of a role; None: it does not bind."""

@@ -297,7 +297,12 @@ def holds(cell: Cell, dispatch: Dispatch, effort: Effort) -> bool:
 
 
 def options(market: Market, jobs: tuple[Workload, ...]) -> Iterator[Option]:
-    """Numbers of groups for exactly these jobs that keep the necessary conditions."""
+    """Numbers of groups for exactly these jobs that keep the necessary conditions.
+
+    Jobs that must not share a group are in no cell together, even where it has several.
+    """
+    if market.separates(jobs):
+        return
     train_roles: tuple[Role, ...] = (Role.TRAIN,)
     most, rollouts = max(job.train_width for job in jobs), [sum(map(market.weight, jobs))]
     match market.arrangement:

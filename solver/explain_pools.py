@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+import networkx as nx
+
 from solver.arrangements import Arrangement, Market
 from solver.cellvalue import demands
 from solver.explain import describe_bytes
@@ -45,6 +47,7 @@ def _reasons(market: Market, jobs: Sequence[Workload], names: Names) -> Iterator
                 )
     for role, roles in shared.items():
         yield from _of_pool(market, jobs, role, roles, len(names[role]))
+        yield from _kept_apart(market, jobs, role, len(names[role]))
 
 
 def _of_pool(
@@ -69,3 +72,23 @@ def _of_pool(
             f"even as slow as their limits allow the jobs keep {busy:.2f} {role} groups busy; "
             f"there are {count}"
         )
+
+
+def _kept_apart(market: Market, jobs: Sequence[Workload], role: Role, count: int) -> Iterator[str]:
+    """Jobs no two of which may share a group, more than there are groups for."""
+    by_name = {job.name: job for job in jobs}
+    graph: nx.Graph[str] = nx.Graph()
+    for one, other in (pair for pair in market.apart if pair <= by_name.keys()):
+        graph.add_edge(one, other)
+    for first in sorted(graph):
+        apart = [first]
+        for other in sorted(graph[first], key=lambda name: (-graph.degree(name), name)):
+            if all(graph.has_edge(other, name) for name in apart):
+                apart.append(other)
+        needed = sum(by_name[name].width(role) for name in apart)
+        if needed > count:
+            yield (
+                f"the jobs {', '.join(sorted(apart))} are to be kept apart and need {needed} "
+                f"{role} groups; there are {count}"
+            )
+            return

@@ -83,7 +83,8 @@ LAST_S = 0.4
 """Seconds of a budget in which nothing is begun any more: what is under way ends in it."""
 LEAST_CHOICE_S = 1.0
 """With less time CP-SAT is not started: loading it takes nearly as long."""
-_UNSERVED = 1_000 * MILLION
+_UNSERVED = 1_000
+"""Price of leaving a job out, as long as its own groups cost a tenth of that at most."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,6 +111,7 @@ def right_size(
     effort: Effort | None = None,
     seed: int = 0,
     budget_s: float | None = None,
+    known: Iterable[Collection[str]] = (),
     on_standing: OnStanding = lambda _standing: None,
 ) -> tuple[Cell, ...]:
     """Cells that serve every job within its limit at the least price per unit of work.
@@ -129,6 +131,9 @@ def right_size(
     budget_s
         Seconds the call may take; cells that could not be confirmed in time are not used. None:
         as many as the effort takes, so that the answer is the same on every machine.
+    known
+        Sets of jobs, by name, that share already: they are tried first, and chosen until better
+        ones are found.
     on_standing
         Told after each round, and at the end.
     """
@@ -137,7 +142,8 @@ def right_size(
     row = tuple(sorted(jobs, key=lambda job: (job.mean_s, job.name)))
     ends = Ends.after(time.monotonic(), budget_s)
     search = _Search(Sizing(market, effort, theta), row, random.Random(seed), ends)
-    search.begin()
+    places = {job.name: index for index, job in enumerate(row)}
+    search.begin([tuple(sorted(places[name] for name in names)) for names in known])
     num_barren = 0
     for _ in range(effort.steps):
         num_tried = len(search.tried)
@@ -248,12 +254,16 @@ class _Search:
         """Most jobs of a set."""
         return min(self.sizing.effort.max_cell_jobs, len(self.row))
 
-    def begin(self) -> None:
-        """Try each job alone, all pairs, and jobs that follow each other in length."""
+    def begin(self, known: Iterable[Ids] = ()) -> None:
+        """Try each job alone, known sets, all pairs, and jobs that follow each other in length."""
         for index, job in enumerate(self.row):
             self.columns[index,] = alone(self.sizing.market, job)
         self.duals = [self.sizing.market.own_price(job) for job in self.row]
         self._price()
+        for ids in known:
+            self._try(ids)
+            if ids in self.columns:
+                self.chosen.append(ids)
         # Where time is short, every job has been tried with some other one.
         for gap in range(1, NEAR_PAIRS + 1):
             for first in range(len(self.row) - gap):
@@ -403,7 +413,9 @@ class _Search:
 
     def _price(self) -> None:
         """Solve the linear master over all sets, at the ratio that it then has."""
-        master = LinearMaster(len(self.row), (len(self.row),), _UNSERVED, is_cover=False)
+        dearest = max(self.own_price((index,)) for index in range(len(self.row)))
+        unserved = round(max(_UNSERVED, 10 * dearest) * MILLION)
+        master = LinearMaster(len(self.row), (len(self.row),), unserved, is_cover=False)
         for ids in self.columns:
             master.add(self._column(ids))
         for _ in range(1 if self.sizing.effort.is_by_price else 3):

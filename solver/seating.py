@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+
+import networkx as nx
 
 from solver.arrangements import Arrangement, Cell, Market
 from solver.errors import PlanError
@@ -24,58 +26,142 @@ class Seat:
     train: tuple[str, ...]
     """Groups any of which runs the rest."""
 
+    def groups(self, role: Role) -> tuple[str, ...]:
+        """Groups it has of the pool of a role."""
+        return self.rollout if role is Role.ROLLOUT else self.train
+
     def to_json(self) -> dict[str, object]:
         """The seat as JSON types."""
         return {"job": self.job, "rollout": list(self.rollout), "train": list(self.train)}
 
 
-def seats_of(cells: Iterable[Cell], names: Names) -> tuple[Seat, ...]:
+def seats_of(
+    cells: Iterable[Cell], names: Names, previous: Sequence[Seat] = ()
+) -> tuple[Seat, ...]:
     """Seats of all jobs of all cells, on groups by name.
+
+    Parameters
+    ----------
+    cells
+        Who shares how many groups.
+    names
+        The groups there are.
+    previous
+        Where jobs are now: groups are named so that most of them stay.
 
     Raises
     ------
     PlanError
         There are fewer groups than the cells need; the message says how many.
     """
-    free = {role: iter(found) for role, found in names.items()}
-    taken: dict[Role, int] = dict.fromkeys(names, 0)
+    drafts = _drafts(cells)
+    trains = _named(drafts, Role.TRAIN, names[Role.TRAIN], previous)
+    if all(seat.rollout == seat.train for seat in drafts):
+        # Colocated jobs have groups of one role only.
+        rollouts = trains
+    else:
+        rollouts = _named(drafts, Role.ROLLOUT, names[Role.ROLLOUT], previous)
+    return tuple(
+        Seat(
+            seat.job,
+            tuple(rollouts[group] for group in seat.rollout),
+            tuple(trains[group] for group in seat.train),
+        )
+        for seat in drafts
+    )
 
-    def name(role: Role) -> str:
-        taken[role] += 1
-        return next(free[role], "")
 
-    seats = tuple(seat for cell in cells for seat in _named(cell, name))
-    for role, count in taken.items():
-        if count > len(names[role]):
-            raise PlanError(
-                f"the jobs need {count} {role} groups to keep their limits at this price; there "
-                f"are {len(names[role])}"
+def cells_of(market: Market, jobs: Sequence[Workload], seats: Sequence[Seat]) -> tuple[Cell, ...]:
+    """Sets of jobs that meet on groups, directly or by others: what `seats_of` was made from.
+
+    Parameters
+    ----------
+    market
+        Arrangement and prices.
+    jobs
+        The jobs that sit there; others may be among them.
+    seats
+        Seats that pass `verify_seats`.
+    """
+    by_name, seated = {job.name: job for job in jobs}, {seat.job: seat for seat in seats}
+    is_private = market.arrangement is Arrangement.PRIVATE_ROLLOUT
+    graph: nx.Graph[tuple[str, str]] = nx.Graph()
+    for seat in seats:
+        for group in (*seat.train, *(() if is_private else seat.rollout)):
+            graph.add_edge(("job", seat.job), ("group", group))
+    found = []
+    for part in nx.connected_components(graph):
+        here = sorted(name for kind, name in part if kind == "job")
+        found.append(
+            Cell(
+                market,
+                tuple(by_name[name] for name in here),
+                tuple(() if is_private else seated[name].rollout for name in here),
+                tuple(seated[name].train for name in here),
             )
-    return seats
+        )
+    return tuple(found)
 
 
-def _named(cell: Cell, name: Callable[[Role], str]) -> Iterator[Seat]:
-    """Seats of a cell, whose groups nobody else meets."""
-    known: dict[tuple[Role, str], str] = {}
+def num_needed(cells: Iterable[Cell], role: Role) -> int:
+    """Groups of a role that cells use, private ones among them."""
+    return len(groups_of(_drafts(cells), role))
 
-    def names_of(role: Role, groups: Sequence[str]) -> tuple[str, ...]:
-        for group in groups:
-            if (role, group) not in known:
-                known[role, group] = name(role)
-        return tuple(known[role, group] for group in groups)
 
-    arrangement = cell.market.arrangement
+def _drafts(cells: Iterable[Cell]) -> list[Seat]:
+    return [seat for at, cell in enumerate(cells) for seat in _drafted(at, cell)]
+
+
+def _drafted(at: int, cell: Cell) -> Iterator[Seat]:
+    """Seats of a cell, whose groups nobody else meets; its number tells them from others."""
     for job, rollout, train in zip(cell.jobs, cell.rollout_groups, cell.train_groups, strict=True):
-        trains = names_of(Role.TRAIN, train)
-        match arrangement:
-            case Arrangement.COLOCATED:
-                rollouts = trains
-            case Arrangement.SPLIT:
-                rollouts = names_of(Role.ROLLOUT, rollout)
-            case Arrangement.PRIVATE_ROLLOUT:
-                lanes = [f"{job.name}-{at}" for at in range(job.rollout_width)]
-                rollouts = names_of(Role.ROLLOUT, lanes)
-        yield Seat(job.name, rollouts, trains)
+        lanes: Sequence[str] = rollout
+        if cell.market.arrangement is Arrangement.PRIVATE_ROLLOUT:
+            lanes = [f"{job.name}/{lane}" for lane in range(job.rollout_width)]
+        yield Seat(
+            job.name,
+            tuple(f"{at}/{group}" for group in lanes),
+            tuple(f"{at}/{group}" for group in train),
+        )
+
+
+def groups_of(seats: Iterable[Seat], role: Role) -> dict[str, list[str]]:
+    """Groups of a role that are in use, each with its jobs."""
+    found: dict[str, list[str]] = {}
+    for seat in seats:
+        for group in seat.groups(role):
+            found.setdefault(group, []).append(seat.job)
+    return found
+
+
+def _named(
+    drafts: Sequence[Seat], role: Role, names: Sequence[str], previous: Sequence[Seat]
+) -> Mapping[str, str]:
+    """Group of a draft → its name: the one under which most of its jobs meet already."""
+    wanted, before = groups_of(drafts, role), groups_of(previous, role)
+    if len(wanted) > len(names):
+        raise PlanError(
+            f"the jobs need {len(wanted)} {role} groups to keep their limits in the best plan "
+            f"that was found; there are {len(names)}"
+        )
+    free = set(names)
+    here: dict[str, list[str]] = {}
+    for name, jobs in before.items():
+        for job in jobs if name in free else ():
+            here.setdefault(job, []).append(name)
+    graph: nx.Graph[tuple[str, str]] = nx.Graph()
+    for group, jobs in wanted.items():
+        for name in (name for job in jobs for name in here.get(job, ())):
+            edge = ("draft", group), ("name", name)
+            num_staying = graph.get_edge_data(*edge, {"weight": 0})["weight"]
+            graph.add_edge(*edge, weight=num_staying + 1)
+    found = {}
+    for pair in nx.max_weight_matching(graph):
+        (_, group), (_, name) = sorted(pair)
+        found[group] = name
+        free.remove(name)
+    others = (name for name in names if name in free)
+    return {group: found.get(group) or next(others) for group in wanted}
 
 
 def verify_seats(
@@ -129,3 +215,5 @@ def _crowded(market: Market, role: Role, group: str, members: Sequence[Workload]
     needed = sum(job.bytes_for(role) for job in members)
     if memory is not None and needed > memory:
         yield f"jobs on group {group!r} need {needed} bytes; it has {memory}"
+    if market.separates(members):
+        yield f"group {group!r} has jobs that are to be kept apart"

@@ -7,19 +7,19 @@ from dataclasses import dataclass
 from typing import Any
 
 import solver
+from plexrl.cli.references import check_apart
 from plexrl.errors import InputError
 from solver.arrangements import Arrangement, Market
 from solver.dispatch.events import TICKS_PER_S
 from solver.explain import describe_bytes
+from solver.problem import HORIZON_TICKS
 from solver.workloads import TRAIN_CV, WAIT_CV, Phase, Role, Workload
 
 DEFAULT_MAX_JOBS = 5
 """Most jobs on one group where the file does not say."""
 MAX_SEATS = 4
 """Groups of a pool that may keep a copy of one job's state, as far as their memory goes."""
-_OF_ONE_GROUP = ("current", "horizon_s")
-"""Keys of a file that belong to problems of one group a job."""
-_ELSEWHERE = ("pool", "group", "apart_from", "move_s", "weight", "ahead_ops", "staleness")
+_ELSEWHERE = ("pool", "group", "weight", "ahead_ops", "staleness")
 """Keys of a job that belong to problems of one group a job."""
 
 
@@ -31,6 +31,12 @@ class Fleet:
     jobs: tuple[Workload, ...]
     names: Mapping[Role, tuple[str, ...]]
     """Role → names of the groups of its pool."""
+    pools: Mapping[Role, str]
+    """Role → name of its pool; colocated jobs have `Role.TRAIN` alone."""
+    move_s: Mapping[str, float]
+    """Job → seconds that a group it is moved to serves nobody."""
+    horizon_s: float
+    """How long a plan is expected to be in force."""
 
 
 def uses_pools(data: Mapping[str, Any]) -> bool:
@@ -49,6 +55,7 @@ def fleet_of(data: Mapping[str, Any], groups: Sequence[solver.Group]) -> Fleet:
     _check_names(data, groups)
     pools = _pools(groups)
     _check_ops(data["jobs"], pools)
+    check_apart(data["jobs"])
     train = data["jobs"][0]["ops"][-1]["pool"]
     others = list(dict.fromkeys(op["pool"] for job in data["jobs"] for op in job["ops"]))
     others.remove(train)
@@ -80,13 +87,22 @@ def fleet_of(data: Mapping[str, Any], groups: Sequence[solver.Group]) -> Fleet:
                     f"are {len(pools[pool])}"
                 )
     names = {role: tuple(group.id for group in pools[pool]) for pool, role in roles.items()}
-    return Fleet(market, jobs, names)
+    return Fleet(
+        market,
+        jobs,
+        names,
+        {role: pool for pool, role in roles.items()},
+        {job["name"]: job.get("move_s", 0.0) for job in data["jobs"]},
+        data.get("horizon_s", HORIZON_TICKS / TICKS_PER_S),
+    )
 
 
 def _check_names(data: Mapping[str, Any], groups: Sequence[solver.Group]) -> None:
-    for key in _OF_ONE_GROUP:
-        if key in data:
-            raise InputError(f"{key} does not go with ops that name pools; leave it out")
+    if "current" in data:
+        raise InputError(
+            "current does not go with ops that name pools; leave it out, and name the file of the "
+            "plan in force: plexrl plan --diff"
+        )
     _check_unique((group.id for group in groups), "groups")
     _check_unique((job["name"] for job in data["jobs"]), "jobs")
     for index, job in enumerate(data["jobs"]):
@@ -160,6 +176,11 @@ def _market(
         max_jobs=min(limits) if private is None else limits[1],
         staleness=data.get("staleness", 0),
         max_seats=MAX_SEATS if arrangement is Arrangement.SPLIT and not is_one else 1,
+        apart=frozenset(
+            frozenset({job["name"], other})
+            for job in data["jobs"]
+            for other in job.get("apart_from", ())
+        ),
     )
 
 

@@ -13,7 +13,7 @@ import solver
 from plexrl.cli.fleetfile import Fleet
 from plexrl.cli.guarding import FAILED, guarded
 from plexrl.cli.planner_answering import Extras, Wish, answer, print_json, save, show
-from plexrl.cli.planner_fleet import read_seats
+from plexrl.cli.planner_fleet_force import read_seats
 from plexrl.cli.planner_profile import (
     DEFAULT_LIMIT,
     problem_of_cluster,

@@ -13,8 +13,11 @@ from rich.text import Text
 
 import solver
 from plexrl.cli.fleetfile import Fleet
-from plexrl.cli.planner_fleet import FleetPlan, fleet_tables, plan_fleet
+from plexrl.cli.planner_fleet import FleetPlan, plan_fleet
+from plexrl.cli.planner_fleet_changes import fleet_changes
+from plexrl.cli.planner_fleet_force import InForce, in_force, read_seats
 from plexrl.cli.planner_fleet_questions import fleet_frontier, fleet_what_if
+from plexrl.cli.planner_fleet_tables import changes_tables, fleet_tables
 from plexrl.cli.planner_fleet_views import report_of_fleet
 from plexrl.cli.planner_frontier import frontier
 from plexrl.cli.planner_tables import changes, frontier_table, plan_tables, what_if_table
@@ -88,7 +91,7 @@ def answer(
     data, tables = _told(asked, result, old, wish if extras.with_frontier else None)
     if extras.with_what_if:
         data["what_if"] = [entry.to_json() for entry in answers]
-        tables.append(what_if_table(answers))
+        tables.append(what_if_table((entry.name, entry.outcome) for entry in answers))
     _write(asked, result, answers, extras, wish.passes)
     show(data, tables, is_json=is_json)
     return result.plan is not None
@@ -124,7 +127,9 @@ def solve(
     )
 
 
-def fleet_plan(fleet: Fleet, wish: Wish, console: Console) -> FleetPlan:
+def fleet_plan(
+    fleet: Fleet, wish: Wish, console: Console, before: InForce | None = None
+) -> FleetPlan:
     """Plan several pools, and say on standard error how far that is."""
 
     def tell(text: str) -> None:
@@ -134,7 +139,7 @@ def fleet_plan(fleet: Fleet, wish: Wish, console: Console) -> FleetPlan:
         f"planning {counted(len(fleet.jobs), 'job')} on groups of "
         f"{counted(len(fleet.names), 'pool')}, at most {wish.budget_s:g} s"
     )
-    return plan_fleet(fleet, wish.objective, wish.budget_s, wish.seed, tell)
+    return plan_fleet(fleet, wish.objective, wish.budget_s, wish.seed, tell, before)
 
 
 def save(path: Path, text: str) -> None:
@@ -172,15 +177,15 @@ def print_json(data: Mapping[str, object]) -> None:
 def _answer_fleet(
     fleet: Fleet, wish: Wish, extras: Extras, console: Console, *, is_json: bool
 ) -> bool:
-    if extras.diff is not None:
-        raise InputError("--diff does not go with ops that name pools; leave it out")
+    old = None if extras.diff is None else read_seats(extras.diff)
     lacking = explain_pools(fleet.market, fleet.jobs, fleet.names)
     if lacking:
         found = {"status": str(solver.Status.INFEASIBLE), "reason": lacking}
         show(found, [Text(f"no plan (infeasible): {lacking}", style="bold red")], is_json=is_json)
         return False
+    before = None if old is None else in_force(fleet, old)
     try:
-        made = fleet_plan(fleet, wish, console)
+        made = fleet_plan(fleet, wish, console, before)
     except solver.PlanError as error:
         reason = {"status": str(solver.Status.UNKNOWN), "reason": str(error)}
         show(reason, [Text(f"no plan: {error}", style="bold red")], is_json=is_json)
@@ -188,19 +193,35 @@ def _answer_fleet(
     if extras.output is not None:
         save(extras.output, json.dumps(made.to_json(), indent=2) + "\n")
     data, tables = made.to_json(), list(fleet_tables(fleet, made))
+    if before is not None:
+        changed = fleet_changes(fleet, before, made)
+        data |= changed.to_json()
+        tables += changes_tables(fleet, changed)
+    _ask_more(fleet, made, wish, extras, data, tables)
+    show(data, tables, is_json=is_json)
+    return True
+
+
+def _ask_more(
+    fleet: Fleet,
+    made: FleetPlan,
+    wish: Wish,
+    extras: Extras,
+    data: dict[str, object],
+    tables: list[RenderableType],
+) -> None:
+    """Answer the other questions, and write the page."""
     asked = wish.objective, wish.budget_s, wish.seed
     points = fleet_frontier(fleet, *asked) if extras.with_frontier else ()
     if points:
         data["frontier"] = [point.to_json() for point in points]
         tables.append(frontier_table(points))
-    if extras.with_what_if:
-        answers = fleet_what_if(fleet, made, *asked)
+    answers = fleet_what_if(fleet, made, *asked) if extras.with_what_if else ()
+    if answers:
         data["what_if"] = [entry.to_json() for entry in answers]
-        tables.append(what_if_table(answers))
+        tables.append(what_if_table((entry.name, entry.outcome) for entry in answers))
     if extras.report is not None:
-        save(extras.report, write_plan_report(report_of_fleet(fleet, made, points)))
-    show(data, tables, is_json=is_json)
-    return True
+        save(extras.report, write_plan_report(report_of_fleet(fleet, made, points, answers)))
 
 
 def _told(

@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from statistics import fmean
-
-import networkx as nx
 
 from plexrl.cli.fleetfile import Fleet
 from plexrl.cli.planner_rehearsal import Rehearsal
 from plexrl.errors import InputError
-from solver.arrangements import Arrangement, Cell
 from solver.errors import ProblemError
 from solver.policies import first_ready, shortest_first, smallest_share_first
 from solver.scoring import Dispatch, score_fleet
-from solver.seating import Seat
+from solver.seating import Seat, cells_of
 from solver.workloads import Tail
 
 RULES: tuple[tuple[str, Dispatch], ...] = (
@@ -56,7 +53,7 @@ def rehearse_fleet(
     InputError
         A job ends no iteration in so few cycles, or jobs that share differ too much in length.
     """
-    seeds, cells = tuple(seeds), tuple(_cells(fleet, seats))
+    seeds, cells = tuple(seeds), cells_of(fleet.market, fleet.jobs, seats)
     tail = Tail.PARETO if is_heavy else Tail.LOGNORMAL
     found = []
     for name, dispatch in RULES:
@@ -76,21 +73,3 @@ def rehearse_fleet(
             )
         )
     return tuple(found)
-
-
-def _cells(fleet: Fleet, seats: Sequence[Seat]) -> Iterator[Cell]:
-    """Sets of jobs that meet on groups, directly or by others."""
-    jobs, seated = {job.name: job for job in fleet.jobs}, {seat.job: seat for seat in seats}
-    is_private = fleet.market.arrangement is Arrangement.PRIVATE_ROLLOUT
-    graph: nx.Graph[tuple[str, str]] = nx.Graph()
-    for seat in seats:
-        for group in (*seat.train, *(() if is_private else seat.rollout)):
-            graph.add_edge(("job", seat.job), ("group", group))
-    for part in nx.connected_components(graph):
-        names = sorted(name for kind, name in part if kind == "job")
-        yield Cell(
-            fleet.market,
-            tuple(jobs[name] for name in names),
-            tuple(() if is_private else seated[name].rollout for name in names),
-            tuple(seated[name].train for name in names),
-        )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 
 from rich.console import RenderableType
@@ -13,7 +13,6 @@ import solver
 from plexrl.cli.planner_frontier import FrontierPoint, saving_of
 from plexrl.cli.planner_rehearsal import Rehearsal
 from plexrl.cli.planner_units import in_units, value_text
-from plexrl.cli.planner_whatif import WhatIf
 from plexrl.spelling import counted
 from solver import report
 from solver.dispatch.events import TICKS_PER_S
@@ -135,11 +134,11 @@ def frontier_table(points: Sequence[FrontierPoint]) -> RenderableType:
     return table
 
 
-def what_if_table(answers: Sequence[WhatIf]) -> RenderableType:
-    """One row a question."""
+def what_if_table(answers: Iterable[tuple[str, str]]) -> RenderableType:
+    """One row a question: what would be otherwise, and what comes of it."""
     table = plain_table("What if there was …", "", "what comes of it", left=2)
-    for entry in answers:
-        table.add_row(entry.name, entry.outcome)
+    for name, outcome in answers:
+        table.add_row(name, outcome)
     return table
 
 

@@ -12,7 +12,7 @@ from rich.console import Console
 import solver
 from plexrl.cli.fleetfile import Fleet
 from plexrl.cli.planner_answering import Wish, fleet_plan, solve
-from plexrl.cli.planner_fleet import read_seats
+from plexrl.cli.planner_fleet_force import read_seats
 from plexrl.cli.planner_fleet_rehearsal import rehearse_fleet
 from plexrl.cli.planner_rehearsal import Noise, Rehearsal, rehearse
 from plexrl.cli.problemfile import read_plan

@@ -55,7 +55,7 @@ def report_of(
 
 
 def _alternative(entry: WhatIf) -> Alternative:
-    if entry.problem is None or entry.plan is None:
+    if entry.plan is None:
         return Alternative(entry.name, entry.outcome, ())
     spans = _spans(entry.problem, entry.plan)
     return Alternative(entry.name, entry.outcome, spans)
@@ -91,6 +91,7 @@ def _jobs(problem: solver.Problem, plan: solver.Plan) -> tuple[JobRow, ...]:
 def _gaps(problem: solver.Problem, plan: solver.Plan) -> tuple[GapRow, ...]:
     return tuple(
         GapRow(
+            gap.group,
             gap.job,
             gap.after_op,
             gap.length_ticks / TICKS_PER_S,

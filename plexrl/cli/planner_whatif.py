@@ -25,8 +25,7 @@ class WhatIf:
     """One question, and the plan for it."""
 
     name: str
-    problem: solver.Problem | None
-    """None where ops name pools."""
+    problem: solver.Problem
     plan: solver.Plan | None
     outcome: str
     """What comes of it, in a sentence."""

@@ -16,6 +16,7 @@ from jsonschema.exceptions import best_match
 import solver
 from plexrl.cli.documents import UnreadableError, parse, read_text
 from plexrl.cli.fleetfile import Fleet, fleet_of, uses_pools
+from plexrl.cli.references import check_apart
 from plexrl.errors import InputError
 from plexrl.spelling import hint
 from solver.dispatch.events import TICKS_PER_S
@@ -94,7 +95,10 @@ def read_problem(path: str | Path) -> solver.Problem | Fleet:
     if uses_pools(data):
         return _built(path, lambda: fleet_of(data, _all_groups(data)))
     for where in _only_of_fleets(data):
-        raise InputError(f"{path}: {where} goes with ops that name pools; leave it out")
+        raise InputError(
+            f"{path}: {where} goes with ops that name pools; leave it out, or "
+            "give each op the pool that runs it"
+        )
     return _built(path, lambda: _problem(data))
 
 
@@ -222,7 +226,6 @@ def _check_references(jobs: Sequence[Mapping[str, Any]], groups: Sequence[solver
     """Refuse names of nothing in the words of the file: the problem has others for some keys."""
     names = {group.id for group in groups}
     pools = {group.pool for group in groups}
-    others = {job["name"] for job in jobs}
     is_linked = any({"group", "also"} & op.keys() for job in jobs for op in job["ops"])
     for index, job in enumerate(jobs):
         if is_linked and "group" not in job:
@@ -243,12 +246,7 @@ def _check_references(jobs: Sequence[Mapping[str, Any]], groups: Sequence[solver
                     f"jobs[{index}].{key} is {job[key]!r}, which is no {what}; "
                     f"{hint(job[key], known)}"
                 )
-        for place, name in enumerate(job.get("apart_from", ())):
-            if name not in others or name == job["name"]:
-                raise InputError(
-                    f"jobs[{index}].apart_from[{place}] is {name!r}, which is no other job; "
-                    f"{hint(name, others - {job['name']})}"
-                )
+    check_apart(jobs)
 
 
 def _named_groups(op: Mapping[str, Any]) -> Iterator[tuple[str, str]]:

@@ -1,10 +1,11 @@
-"""The cycles of a plan's groups, and on choice those of plans for what could be otherwise."""
+"""What a plan's groups do, pool by pool, and on choice under plans for what could be otherwise."""
 
 from __future__ import annotations
 
 import html
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from bokeh.models import ColumnDataSource, CustomJS, Div, HoverTool, Select, UIElement
 from bokeh.plotting import figure
@@ -20,7 +21,7 @@ _WIDE = {"sizing_mode": "stretch_width"}
 
 @dataclass(frozen=True, slots=True)
 class PlannedSpan:
-    """One bar of a group's cycle."""
+    """One bar of a group's lane."""
 
     group: str
     job: str
@@ -28,6 +29,8 @@ class PlannedSpan:
     start_s: float
     end_s: float
     is_switch: bool
+    pool: str = ""
+    """Pool that its group is shown under."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,34 +49,49 @@ def cycles(
     spans: Sequence[PlannedSpan],
     alternatives: Sequence[Alternative],
     colours: Mapping[str, str],
-    title: str,
+    titles: Mapping[str, str],
 ) -> list[UIElement]:
-    """One lane a group; where there are alternatives, a list to choose from above."""
-    view = _view(spans, colours, "")
-    source = ColumnDataSource(view["data"])
-    plot = _plot(view, source, title)
+    """One lane a group; where there are alternatives, a list to choose from above.
+
+    Parameters
+    ----------
+    spans
+        Of the plan.
+    alternatives
+        Other plans.
+    colours
+        Job → colour.
+    titles
+        Pool → what stands above its lanes.
+    """
+    views = {AS_PLANNED: _views(spans, colours, titles)}
+    views |= {other.name: _views(other.spans, colours, titles) for other in alternatives}
+    sources = [ColumnDataSource(view["data"]) for view in views[AS_PLANNED]]
+    plots = [_plot(view, src) for view, src in zip(views[AS_PLANNED], sources, strict=True)]
+    for plot in plots[1:]:
+        plot.x_range = plots[0].x_range
     if not alternatives:
-        return [plot]
-    views = {AS_PLANNED: view}
-    views |= {o.name: _view(o.spans, colours, html.escape(o.outcome)) for o in alternatives}
+        return [*plots]
     outcome = Div(text="", **_WIDE)
     choice = Select(title="What if …", value=AS_PLANNED, options=list(views), **_WIDE)
     code = """
-        const view = views[this.value];
-        source.data = view.data;
-        y_range.factors = view.groups;
-        plot.height = view.height;
-        outcome.text = view.outcome;
+        views[this.value].forEach((view, at) => {
+            sources[at].data = view.data;
+            plots[at].y_range.factors = view.groups;
+            plots[at].height = view.height;
+            plots[at].title.text = view.title;
+        });
+        outcome.text = outcomes[this.value];
     """
     given = {
         "views": views,
-        "source": source,
-        "plot": plot,
-        "y_range": plot.y_range,
+        "sources": sources,
+        "plots": plots,
         "outcome": outcome,
+        "outcomes": {AS_PLANNED: "", **{o.name: html.escape(o.outcome) for o in alternatives}},
     }
     choice.js_on_change("value", CustomJS(args=given, code=code))
-    return [choice, outcome, plot]
+    return [choice, outcome, *plots]
 
 
 def span_columns(
@@ -101,23 +119,31 @@ def dress(plot: figure) -> None:
     plot.grid.grid_line_alpha = 0.5
 
 
-def _view(
-    spans: Sequence[PlannedSpan], colours: Mapping[str, str], outcome: str
-) -> dict[str, object]:
-    """What the plot shows of a plan, as JSON types."""
-    groups = list(dict.fromkeys(span.group for span in spans))[:MAX_GROUPS]
+def _views(
+    spans: Sequence[PlannedSpan], colours: Mapping[str, str], titles: Mapping[str, str]
+) -> list[dict[str, Any]]:
+    """What each pool's plot shows of a plan, as JSON types."""
+    return [
+        _view([span for span in spans if span.pool == pool], colours, title)
+        for pool, title in titles.items()
+    ]
+
+
+def _view(spans: Sequence[PlannedSpan], colours: Mapping[str, str], title: str) -> dict[str, Any]:
+    every = list(dict.fromkeys(span.group for span in spans))
+    groups = every[:MAX_GROUPS]
     shown = [span for span in spans if span.group in set(groups)]
     return {
         "data": span_columns(shown, colours),
         "groups": groups[::-1],
         "height": 90 + 34 * max(len(groups), 2),
-        "outcome": outcome,
+        "title": title if groups == every else f"{title} ({len(groups)} of {len(every)} groups)",
     }
 
 
-def _plot(view: Mapping[str, object], source: ColumnDataSource, title: str) -> figure:
+def _plot(view: Mapping[str, Any], source: ColumnDataSource) -> figure:
     plot = figure(
-        title=title,
+        title=view["title"],
         height=view["height"],
         y_range=view["groups"],
         x_axis_label="seconds",

@@ -40,12 +40,14 @@ class JobRow:
 class GapRow:
     """One stretch in which a job does not hold its group."""
 
+    group: str
     job: str
     after_op: str
     length_s: float
+    """Mean, where it is met more than once."""
     filled_share: float
     filled_by: tuple[tuple[str, float], ...]
-    """Other jobs and the seconds they hold the group in it."""
+    """Other jobs and the seconds they hold the group in it, on average."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,8 +72,12 @@ class PlanReport:
     """Slowdown limit and saving."""
     alternatives: tuple[Alternative, ...] = field(default=())
     """What the plan would be if something were otherwise."""
-    spans_title: str = "One cycle of each group"
-    """What the spans are."""
+    pools: Mapping[str, str] = field(default_factory=lambda: {"": "One cycle of each group"})
+    """Pool of the spans → what stands above them."""
+    frontier_note: str = "plans without the solver"
+    """How the plans of the frontier were found."""
+    more: str = ""
+    """How to see what the page does not show."""
 
 
 def write_plan_report(report: PlanReport) -> str:
@@ -79,7 +85,7 @@ def write_plan_report(report: PlanReport) -> str:
     others = (span.job for other in report.alternatives for span in other.spans)
     colours = job_colours(list(dict.fromkeys([*(row.job for row in report.jobs), *others])))
     parts: list[UIElement] = [Div(text=_heading(report), **_WIDE)]
-    parts += cycles(report.spans, report.alternatives, colours, report.spans_title)
+    parts += cycles(report.spans, report.alternatives, colours, report.pools)
     parts.append(_slowdowns(report, colours))
     if report.progress:
         parts.append(_progress(report))
@@ -89,6 +95,8 @@ def write_plan_report(report: PlanReport) -> str:
         parts += [Div(text="<h3>Gaps, and who fills them</h3>", **_WIDE), _gaps(report.gaps)]
     if report.overlaps:
         parts.append(_overlaps(report))
+    if report.more:
+        parts.append(Div(text=f"<p>{html.escape(report.more)}</p>", **_WIDE))
     layout = column(*parts, **_WIDE, styles={"max-width": "1400px", "margin": "0 auto"})
     return str(file_html(layout, INLINE, report.title))
 
@@ -148,7 +156,7 @@ def _progress(report: PlanReport) -> figure:
 
 def _frontier(report: PlanReport) -> figure:
     plot = figure(
-        title="What if every job had another slowdown limit (plans without the solver)",
+        title=f"What if every job had another slowdown limit ({report.frontier_note})",
         height=220,
         x_axis_label="slowdown limit",
         y_axis_label="share of group-time saved",
@@ -166,6 +174,7 @@ def _gaps(rows: Sequence[GapRow]) -> DataTable:
     source = ColumnDataSource(
         {
             "job": [row.job for row in rows],
+            "group": [row.group for row in rows],
             "after": [row.after_op for row in rows],
             "length": [f"{row.length_s:.1f}" for row in rows],
             "filled": [f"{row.filled_share:.0%}" for row in rows],
@@ -174,6 +183,7 @@ def _gaps(rows: Sequence[GapRow]) -> DataTable:
     )
     titles = {
         "job": "job",
+        "group": "does not hold",
         "after": "gap after",
         "length": "seconds",
         "filled": "filled",

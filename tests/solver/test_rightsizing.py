@@ -114,6 +114,40 @@ def test_by_price_alone_fewer_groups_serve():
     assert sum(cell.price for cell in by_price) <= sum(cell.price for cell in by_work)
 
 
+def test_by_price_the_unit_of_prices_does_not_matter():
+    effort = replace(SMALL, is_by_price=True, steps=2)
+    found = [
+        names(
+            right_size(
+                replace(COLOCATED, train_price=price),
+                WAITERS,
+                dispatch=planned_order,
+                effort=effort,
+            )
+        )
+        for price in (1.0, 42_240.0)
+    ]
+    assert found[0] == found[1]
+    assert len(found[0]) < len(WAITERS)
+
+
+def test_sets_that_are_known_are_tried_too():
+    def num_tried(**more):
+        told = []
+        effort = replace(SMALL, steps=0)
+        right_size(
+            COLOCATED,
+            WAITERS,
+            dispatch=planned_order,
+            effort=effort,
+            on_standing=told.append,
+            **more,
+        )
+        return told[-1].num_tried
+
+    assert num_tried(known=[{"j0", "j2", "j5"}, {"j0", "j1"}, {"j3"}]) == num_tried() + 1
+
+
 def test_jobs_that_allow_no_slowdown_stay_alone():
     strict = [replace(job, slowdown_limit=1.0) for job in WAITERS[:3]]
     cells = right_size(COLOCATED, strict, dispatch=planned_order, effort=SMALL)

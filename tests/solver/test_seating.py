@@ -8,7 +8,7 @@ import pytest
 
 from solver.arrangements import make_cell
 from solver.errors import PlanError
-from solver.seating import seats_of, verify_seats
+from solver.seating import Seat, cells_of, num_needed, seats_of, verify_seats
 from solver.workloads import Role
 from tests.solver.sharing import COLOCATED, POOL, SPLIT, loop
 
@@ -43,6 +43,31 @@ def test_private_rollouts_get_a_group_each():
         "carries 2 jobs; it may carry 1"
         in verify_seats(POOL, JOBS, two_in_one, NAMES).violations[0]
     )
+
+
+def test_groups_are_named_so_that_most_jobs_stay():
+    """Where one job comes over, both groups keep their names; a group that is gone gives none."""
+    cells = [make_cell(COLOCATED, JOBS[:2]), make_cell(COLOCATED, JOBS[2:])]
+    names = {Role.TRAIN: ("t0", "t1", "t2")}
+    before = [Seat(f"j{index}", (group,), (group,)) for index, group in enumerate("xxyyy")]
+    before = [replace(seat, train=({"x": "t2", "y": "t0"}[seat.train[0]],)) for seat in before]
+    seats = seats_of(cells, names, before)
+    assert [seat.train for seat in seats] == [seat.train for seat in before]
+    moved = [*before[:4], Seat("j4", ("t2",), ("t2",))]
+    assert [seat.train[0] for seat in seats_of(cells, names, moved)] == ["t2"] * 2 + ["t0"] * 3
+    gone = [Seat(job.name, ("t9",), ("t9",)) for job in JOBS]
+    assert [seat.train[0] for seat in seats_of(cells, names, gone)] == ["t0"] * 2 + ["t1"] * 3
+
+
+@pytest.mark.parametrize("market", [MARKET, COLOCATED, POOL])
+def test_cells_are_found_again_from_their_seats(market):
+    cells = [make_cell(market, JOBS[:2]), make_cell(market, JOBS[2:], num_rollout=2, num_train=2)]
+    seats = seats_of(cells, NAMES if market is not COLOCATED else {Role.TRAIN: NAMES[Role.TRAIN]})
+    again = cells_of(market, JOBS, seats)
+    parts = sorted({seat.train for seat in seats})
+    assert sum(cell.price for cell in again) == sum(cell.price for cell in cells)
+    assert sorted(train for cell in again for train in set(cell.train_groups)) == parts
+    assert num_needed(again, Role.TRAIN) == num_needed(cells, Role.TRAIN)
 
 
 def test_fewer_groups_than_cells_need_are_counted():

@@ -83,10 +83,11 @@ def test_a_plan_shares_groups_and_passes_the_check_that_a_changed_one_fails(tmp_
     done = run("plan", file, "--budget", 60, "--output", plan, "--report", page)
     assert done.exit_code == 0, done.output
     text = page.read_text(encoding="utf-8")
-    assert "Plan for 6 jobs on several pools" in text
-    # What runs on private groups is a wait in the simulation.
+    assert "Plan for 6 jobs on 2 pools" in text
     assert '"train-0"' in text
-    assert ('"roll-0"' in text) == (not more)
+    assert '"roll-0"' in text
+    assert ("reserved for one job each" in text) == bool(more)
+    assert "Not asked for: --what-if" in text
     assert "100.0% kept" in done.stdout
     data = json.loads(plan.read_text(encoding="utf-8"))
     assert data["saving"] > 0.1
@@ -121,7 +122,8 @@ def test_too_few_groups_are_counted(tmp_path):
         (lambda d: d["jobs"][1]["ops"][0].pop("pool"), "jobs[1].ops[0].pool is None"),
         (lambda d: d["jobs"][1]["ops"][0].update(pool="h900"), "jobs[1].ops[0].pool is 'h900'"),
         (lambda d: d["jobs"][1]["ops"].reverse(), "jobs[1].ops[1].pool is 'h20'"),
-        (lambda d: d["jobs"][2].update(apart_from=["j0"]), "jobs[2].apart_from does not go"),
+        (lambda d: d["jobs"][2].update(weight=2), "jobs[2].weight does not go"),
+        (lambda d: d["jobs"][2].update(apart_from=["j9"]), "jobs[2].apart_from[0] is 'j9'"),
         (lambda d: d["jobs"][2].update(memory_gb=1200), "job j2 needs 1.2 TB on one group"),
         (lambda d: d["jobs"][2]["ops"][1].update(groups=7), "job j2 holds 7 groups of pool h800"),
         (
@@ -154,7 +156,7 @@ def test_what_belongs_to_the_other_kind_of_file_is_refused(tmp_path):
     jobs = [{"name": "a", "ops": [{"name": "train", "duration_s": 1}]}]
     with pytest.raises(InputError, match="staleness goes with ops that name pools"):
         read_problem(write(tmp_path, jobs=jobs, staleness=1))
-    assert "--diff does not go" in run("plan", write(tmp_path), "--diff", tmp_path / "x").output
+    assert "x cannot be read" in run("plan", write(tmp_path), "--diff", tmp_path / "x").output
     assert "--objective groups" in run("plan", write(tmp_path), "--objective", "groups").output
 
 
@@ -171,6 +173,111 @@ def test_what_no_plan_could_do_without_is_told_at_once(tmp_path):
         assert reason in json.loads(told.stdout)["reason"]
 
 
+def seats(placed):
+    return {"format": 1, "seats": [{"job": j, "rollout": r, "train": t} for j, r, t in placed]}
+
+
+OLD = [
+    ("j0", ["roll-3"], ["train-1"]),
+    ("j1", ["roll-5"], ["train-1"]),
+    ("j2", ["roll-4"], ["train-4"]),
+    ("gone", ["roll-2"], ["train-4"]),
+]
+
+
+@pytest.mark.slow
+def test_a_diff_keeps_jobs_where_they_are_and_tells_who_comes_and_goes(tmp_path):
+    """Two jobs share a group for good reason; a third one comes, and one is no longer there."""
+    file = write(tmp_path, jobs=DATA["jobs"][:4], private_pool="h20")
+    old = tmp_path / "old.json"
+    old.write_text(json.dumps(seats(OLD)), encoding="utf-8")
+    done = run("plan", file, "--budget", 3, "--diff", old, "--json")
+    data = json.loads(done.stdout)
+    rows = {row["job"]: row for row in data["changes"]}
+    assert rows["gone"]["new"] is None
+    assert rows["j3"]["old"] is None
+    new = {seat["job"]: seat for seat in data["seats"]}
+    assert [new[job]["rollout"] for job, *_ in OLD[:3]] == [rollout for _, rollout, _ in OLD[:3]]
+    assert new["j0"]["train"] == new["j1"]["train"] == ["train-1"]
+    (private, trained) = data["pool_changes"]
+    assert (private["pool"], private["freed"], private["new_groups"]) == ("h20", ["roll-2"], 4)
+    assert trained["pool"] == "h800"
+    assert data["in_force"]["within_limits"] == 1.0
+    old.write_text(done.stdout, encoding="utf-8")
+    again = run("plan", file, "--budget", 3, "--diff", old)
+    assert "Changes: none, everybody stays" in again.stdout
+
+
+@pytest.mark.slow
+def test_jobs_move_only_where_that_is_worth_what_moving_costs(tmp_path):
+    old = tmp_path / "old.json"
+    apart = [(f"j{i}", [f"roll-{i}"], [f"train-{i}"]) for i in range(4)]
+    old.write_text(json.dumps(seats(apart)), encoding="utf-8")
+    moved = []
+    for seconds in (1, 3600):
+        jobs = [{**job, "move_s": seconds} for job in DATA["jobs"][:4]]
+        file = write(tmp_path, jobs=jobs, private_pool="h20", horizon_s=3600)
+        data = json.loads(run("plan", file, "--budget", 3, "--diff", old, "--json").stdout)
+        moved.append(len([row for row in data["changes"] if row["old"] != row["new"]]))
+    assert moved[0] >= 1
+    assert moved[1] == 0
+
+
+@pytest.mark.slow
+def test_jobs_that_are_kept_apart_share_no_group(tmp_path):
+    jobs = deepcopy(DATA["jobs"][:2])
+    file, plan = write(tmp_path, jobs=jobs, private_pool="h20"), tmp_path / "plan.json"
+    together = json.loads(run("plan", file, "--budget", 2, "--output", plan, "--json").stdout)
+    assert together["seats"][0]["train"] == together["seats"][1]["train"]
+    jobs[0]["apart_from"] = ["j1"]
+    file = write(tmp_path, jobs=jobs, private_pool="h20")
+    done = run("verify", file, plan)
+    assert "group 'train-0' has jobs that are to be kept apart" in done.stdout
+    apart = json.loads(run("plan", file, "--budget", 2, "--json").stdout)
+    assert apart["seats"][0]["train"] != apart["seats"][1]["train"]
+
+
+def test_a_plan_in_force_that_cannot_be_kept_is_told_with_its_reason(tmp_path):
+    file, old = write(tmp_path, jobs=DATA["jobs"][:2]), tmp_path / "old.json"
+    old.write_text(json.dumps(seats([("j0", ["roll-0"], ["train-9"])])), encoding="utf-8")
+    done = run("plan", file, "--budget", 0, "--diff", old)
+    assert done.exit_code == 0
+    assert "cannot be kept: job 'j0' is on 'train-9', which is no group for train" in done.stdout
+    assert "j1 (new)" in done.stdout
+    old.write_text(json.dumps(seats([("x", ["roll-0"], ["train-0"])])), encoding="utf-8")
+    assert (
+        "none of its jobs is still there" in run("plan", file, "--budget", 0, "--diff", old).stdout
+    )
+
+
+@pytest.mark.slow
+def test_where_groups_are_few_a_plan_with_fewer_is_found(tmp_path):
+    """Each job alone has the best ratio; two groups for training serve all, only slower."""
+    jobs = [
+        {**deepcopy(JOB), "name": f"j{index}", "slowdown_limit": 3, "memory_gb": 100}
+        for index in range(4)
+    ]
+    for job in jobs:
+        job["ops"][0]["duration_s"] = 5
+    few = [DATA["groups"][0], {**DATA["groups"][1], "count": 2}]
+    file = write(tmp_path, jobs=jobs, groups=few, private_pool="h20")
+    done = run("plan", file, "--budget", 10, "--json")
+    assert done.exit_code == 0
+    data = json.loads(done.stdout)
+    assert {group for seat in data["seats"] for group in seat["train"]} == {"train-0", "train-1"}
+    assert data["within_limits"] == 1.0
+    assert "too few groups of pool h800" in done.stderr
+
+
+def test_more_jobs_that_are_kept_apart_than_groups_are_named(tmp_path):
+    jobs = [deepcopy(job) for job in DATA["jobs"][:4]]
+    for job in jobs[:3]:
+        job["apart_from"] = [other["name"] for other in jobs[:3] if other is not job]
+    few = [DATA["groups"][0], {**DATA["groups"][1], "count": 2}]
+    done = run("explain", write(tmp_path, jobs=jobs, groups=few))
+    assert "j0, j1, j2 are to be kept apart and need 3 train groups; there are 2" in done.stdout
+
+
 @pytest.mark.slow
 def test_other_questions_are_searched_for_too(tmp_path):
     jobs = [{**job, "ops": [{**op, "cv": 0.0} for op in job["ops"]]} for job in DATA["jobs"][:2]]
@@ -185,8 +292,10 @@ def test_other_questions_are_searched_for_too(tmp_path):
     assert [entry["name"] for entry in data["what_if"]] == [
         "one more job like j0",
         "one more job like j1",
+        "one group of pool h20 fewer (roll-0 gone, idle ones unused)",
+        "one group of pool h800 fewer (train-0 gone, idle ones unused)",
     ]
-    assert all("instead of" in entry["outcome"] for entry in data["what_if"])
+    assert all("instead of" in entry["outcome"] for entry in data["what_if"][:2])
 
 
 @pytest.mark.slow

@@ -22,7 +22,7 @@ def page(**more):
             facts=(("status", "optimal & proven"),),
             spans=SPANS,
             jobs=(JobRow("a", "g", 1.0, 1.5, 6.0), JobRow("b", "g", 1.2, 1.5, 5.0)),
-            gaps=(GapRow("a", "rollout", 3.0, 0.83, (("b", 2.5),)),),
+            gaps=(GapRow("g", "a", "rollout", 3.0, 0.83, (("b", 2.5),)),),
             overlaps={("a", "b"): 0.83},
             **more,
         )
