@@ -11,6 +11,9 @@ from plexrl.dashboard.plancycles import PlannedSpan
 from plexrl.dashboard.planreport import GapRow
 from plexrl.spelling import as_counted
 
+LEAST_S = 0.01
+"""Shorter gaps are handing a group from one op to the next."""
+
 
 @dataclass(frozen=True, slots=True)
 class _Gap:
@@ -71,7 +74,7 @@ def _gaps(spans: Iterable[PlannedSpan]) -> Iterator[_Gap]:
         for job in dict.fromkeys(span.job for span in held):
             mine = [span for span in held if span.job == job]
             for before, after in pairwise(mine):
-                if after.start_s > before.end_s:
+                if after.start_s - before.end_s > LEAST_S:
                     filled_s = _filled(held, job, before.end_s, after.start_s)
                     length_s = after.start_s - before.end_s
                     yield _Gap(group, job, before.op, length_s, filled_s)

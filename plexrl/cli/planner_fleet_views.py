@@ -126,7 +126,9 @@ def _leases(
         for role, groups in ((Role.ROLLOUT, rollout), (Role.TRAIN, train)):
             pool = fleet.pools.get(role, fleet.pools[Role.TRAIN])
             here = seated[job.name].groups(role)
-            names |= {group: (name, pool) for group, name in zip(groups, here, strict=True)}
+            owner = f" of {job.name}" if _is_private(fleet, pool) else ""
+            lanes = zip(groups, here, strict=True)
+            names |= {group: (f"{name}{owner}", pool) for group, name in lanes}
     for lease in done.records:
         group, pool = names[lease.group]
         whose, op, began_s = lease.job, lease.op, lease.started_s + lease.swap_s

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from bokeh.models import ColumnDataSource, CustomJS, Div, HoverTool, Select, UIElement
+from bokeh.models import ColumnDataSource, CustomJS, DataRange1d, Div, HoverTool, Select, UIElement
 from bokeh.plotting import figure
 
 from plexrl.dashboard.lanes import function_of
@@ -16,6 +16,8 @@ from plexrl.dashboard.palette import SWAP_COLOUR, shade
 MAX_GROUPS = 60
 """Groups drawn at most: more lanes than fit on any screen help nobody."""
 AS_PLANNED = "as planned"
+LETTER_PIXELS, MARGIN_PIXELS = 6, 24
+"""About what a letter of a group's name takes, and what stands beside names."""
 _WIDE = {"sizing_mode": "stretch_width"}
 
 
@@ -68,7 +70,10 @@ def cycles(
     views |= {other.name: _views(other.spans, colours, titles) for other in alternatives}
     sources = [ColumnDataSource(view["data"]) for view in views[AS_PLANNED]]
     plots = [_plot(view, src) for view, src in zip(views[AS_PLANNED], sources, strict=True)]
-    for plot in plots[1:]:
+    # Lanes of all pools begin at the same place, however long their names are.
+    longest = max((len(group) for view in views[AS_PLANNED] for group in view["groups"]), default=0)
+    for plot in plots:
+        plot.min_border_left = LETTER_PIXELS * longest + MARGIN_PIXELS
         plot.x_range = plots[0].x_range
     if not alternatives:
         return [*plots]
@@ -145,6 +150,7 @@ def _plot(view: Mapping[str, Any], source: ColumnDataSource) -> figure:
     plot = figure(
         title=view["title"],
         height=view["height"],
+        x_range=DataRange1d(range_padding=0.01),
         y_range=view["groups"],
         x_axis_label="seconds",
         tools="xpan,xwheel_zoom,reset,save",

@@ -178,7 +178,10 @@ def _gaps(rows: Sequence[GapRow]) -> DataTable:
             "after": [row.after_op for row in rows],
             "length": [f"{row.length_s:.1f}" for row in rows],
             "filled": [f"{row.filled_share:.0%}" for row in rows],
-            "by": [", ".join(f"{job} {s:.1f} s" for job, s in row.filled_by) for row in rows],
+            "by": [
+                ", ".join(f"{job} {s:.1f} s" for job, s in row.filled_by) or "nobody"
+                for row in rows
+            ],
         }
     )
     titles = {
@@ -195,8 +198,8 @@ def _gaps(rows: Sequence[GapRow]) -> DataTable:
 
 
 def _overlaps(report: PlanReport) -> figure:
-    found = list(dict.fromkeys(job for pair in report.overlaps for job in pair))
-    jobs = found[:MAX_OVERLAP_JOBS]
+    meeting = {job for pair in report.overlaps for job in pair}
+    jobs = [row.job for row in report.jobs if row.job in meeting][:MAX_OVERLAP_JOBS]
     pairs = [(a, b, v) for (a, b), v in report.overlaps.items() if a in jobs and b in jobs]
     plot = figure(
         title="Share of a job's gaps (row) in which another (column) holds the group",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from plexrl.dashboard.palette import SWAP_COLOUR
-from plexrl.dashboard.plancycles import Alternative, PlannedSpan, span_columns
+from plexrl.dashboard.plancycles import MAX_GROUPS, Alternative, PlannedSpan, cycles, span_columns
 from plexrl.dashboard.planreport import GapRow, JobRow, PlanReport, write_plan_report
 
 SPANS = (
@@ -52,6 +52,20 @@ def test_cost_against_bound_and_the_frontier_are_shown_where_known():
     assert "Best plan and bound" not in plain
     assert "Best plan and bound" in full
     assert "What if every job" in full
+
+
+def test_each_pool_has_a_plot_of_its_own_and_says_how_much_it_leaves_out():
+    spans = [
+        PlannedSpan(f"{pool}-{at}", "a", "train", 0.0, 1.0, is_switch=False, pool=pool)
+        for pool, count in (("h20", 2), ("h800", MAX_GROUPS + 3))
+        for at in range(count)
+    ]
+    titles = {"h20": "Pool h20", "h800": "Pool h800"}
+    small, large = cycles(spans, (), {"a": "#0072b2"}, titles)
+    assert small.y_range.factors == ["h20-1", "h20-0"]
+    assert small.title.text == "Pool h20"
+    assert large.title.text == f"Pool h800 ({MAX_GROUPS} of {MAX_GROUPS + 3} groups)"
+    assert small.x_range is large.x_range
 
 
 @pytest.mark.slow
