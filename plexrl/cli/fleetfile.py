@@ -74,6 +74,24 @@ def fleet_of(data: Mapping[str, Any], groups: Sequence[solver.Group]) -> Fleet:
     market = _market(data, pools[rollout], pools[train], is_one=not others)
     roles = {rollout: Role.ROLLOUT, train: Role.TRAIN}
     jobs = tuple(_workload(entry, index, roles) for index, entry in enumerate(data["jobs"]))
+    _check_room(jobs, roles, pools)
+    names = {role: tuple(group.id for group in pools[pool]) for pool, role in roles.items()}
+    return Fleet(
+        market,
+        jobs,
+        names,
+        {role: pool for pool, role in roles.items()},
+        {job["name"]: job.get("move_s", 0.0) for job in data["jobs"]},
+        data.get("horizon_s", HORIZON_TICKS / TICKS_PER_S),
+    )
+
+
+def _check_room(
+    jobs: Iterable[Workload],
+    roles: Mapping[str, Role],
+    pools: Mapping[str, Sequence[solver.Group]],
+) -> None:
+    """Refuse jobs that not even an empty pool has room for."""
     for pool, role in roles.items():
         for job in jobs:
             if job.bytes_for(role) > (room := pools[pool][0].memory_bytes):
@@ -86,15 +104,6 @@ def fleet_of(data: Mapping[str, Any], groups: Sequence[solver.Group]) -> Fleet:
                     f"job {job.name} holds {job.width(role)} groups of pool {pool} at once; there "
                     f"are {len(pools[pool])}"
                 )
-    names = {role: tuple(group.id for group in pools[pool]) for pool, role in roles.items()}
-    return Fleet(
-        market,
-        jobs,
-        names,
-        {role: pool for pool, role in roles.items()},
-        {job["name"]: job.get("move_s", 0.0) for job in data["jobs"]},
-        data.get("horizon_s", HORIZON_TICKS / TICKS_PER_S),
-    )
 
 
 def _check_names(data: Mapping[str, Any], groups: Sequence[solver.Group]) -> None:

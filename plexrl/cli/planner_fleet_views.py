@@ -35,7 +35,6 @@ def report_of_fleet(
     what_if: Sequence[FleetWhatIf] = (),
 ) -> PlanReport:
     """The page's view of a plan of several pools."""
-    limits = {job.name: job for job in fleet.jobs}
     measured = _spans(fleet, plan, MEASURED_CYCLES)
     shared = [span for span in measured if not _is_private(fleet, span.pool)]
     return PlanReport(
@@ -50,16 +49,7 @@ def report_of_fleet(
         ),
         spans=_spans(fleet, plan, SHOWN_CYCLES),
         pools={pool: _title(fleet, pool) for pool in fleet.pools.values()},
-        jobs=tuple(
-            JobRow(
-                job=seat.job,
-                group=", ".join(dict.fromkeys((*seat.rollout, *seat.train))),
-                slowdown=plan.slowdowns[seat.job],
-                limit=limits[seat.job].slowdown_limit,
-                alone_s=limits[seat.job].mean_s,
-            )
-            for seat in plan.seats
-        ),
+        jobs=tuple(_jobs(fleet, plan)),
         gaps=gap_rows(measured),
         overlaps=overlaps(shared),
         frontier=tuple(
@@ -69,6 +59,16 @@ def report_of_fleet(
         alternatives=tuple(_alternative(entry) for entry in what_if),
         more=_more(is_asked=bool(what_if), has_frontier=bool(frontier)),
     )
+
+
+def _jobs(fleet: Fleet, plan: FleetPlan) -> Iterator[JobRow]:
+    known = {job.name: job for job in fleet.jobs}
+    for seat in plan.seats:
+        job = known[seat.job]
+        groups = ", ".join(dict.fromkeys((*seat.rollout, *seat.train)))
+        yield JobRow(
+            seat.job, groups, plan.slowdowns[seat.job], job.slowdown_limit, alone_s=job.mean_s
+        )
 
 
 def _used(fleet: Fleet, plan: FleetPlan) -> Iterator[tuple[str, str]]:
