@@ -105,7 +105,8 @@ class TimelinePage:
         # Half a window more on the left, for a look back without waiting.
         half_s = 0.5 * (window.end_s - window.start_s)
         wider = Window(window.start_s - half_s, window.now_s, window.end_s)
-        bars = window_bars(shown, reading.tally, self._cockpit.plans(), wider)
+        jobs, plans = reading.status.jobs, self._cockpit.plans()
+        bars = window_bars(shown, jobs, reading.tally, plans, wider)
         idle = [Bar("actual", group.name, "", Kind.HELD, "", 0.0, 0.0) for group in shown]
         self._show(bars, window, colours_of(reading.status), factors([*idle, *bars]))
         told = f"groups: {len(groups)}, leases so far: {reading.tally.num_leases}"

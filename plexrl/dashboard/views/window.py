@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from plexrl.core.status import GroupStatus
+from plexrl.core.status import GroupStatus, JobStatus
 from plexrl.dashboard.lanes import (
     AdoptedPlan,
     Bar,
@@ -47,14 +47,20 @@ def following(now_s: float, length_s: float) -> Window:
 
 
 def window_bars(
-    groups: Sequence[GroupStatus], tally: Tally, plans: Sequence[AdoptedPlan], window: Window
+    groups: Sequence[GroupStatus],
+    jobs: Iterable[JobStatus],
+    tally: Tally,
+    plans: Sequence[AdoptedPlan],
+    window: Window,
 ) -> list[Bar]:
-    """Bars of these groups that touch the window.
+    """Bars of these groups that touch the window, and what jobs on them do anywhere.
 
     Parameters
     ----------
     groups
         Groups in view.
+    jobs
+        All jobs: some may be on groups that are not in view, too.
     tally
         Remembers recent leases.
     plans
@@ -64,17 +70,20 @@ def window_bars(
     """
     names = frozenset(group.name for group in groups)
     room = LEASES_SHOWN // max(1, len(groups))
-    leases = [
-        lease
-        for group in groups
-        for lease in tally.recent(group.name, window.start_s)[-room:]
-        if lease.started_s < window.end_s
-    ]
+
+    def recent(name: str) -> list[LeaseRecord]:
+        found = tally.recent(name, window.start_s)[-room:]
+        return [lease for lease in found if lease.started_s < window.end_s]
+
+    leases = [lease for group in groups for lease in recent(group.name)]
+    shown = dict.fromkeys(lease.job for lease in leases)
+    beside = {place for job in jobs if job.name in shown for place in job.group.split("+")} - names
+    elsewhere = [lease for name in sorted(beside) for lease in recent(name) if lease.job in shown]
     bars = [
         *planned_bars(plans, {}, window.end_s, since_s=window.start_s, groups=names),
         *actual_bars(leases),
         *_held_now(groups, window.now_s),
-        *_job_lanes(leases),
+        *_job_lanes([*leases, *elsewhere]),
     ]
     return [bar for bar in bars if bar.end_s > window.start_s and bar.start_s < window.end_s]
 

@@ -4,6 +4,7 @@ import pytest
 
 from plexrl.core.states import StoreUse
 from plexrl.core.status import JobState
+from plexrl.dashboard.lanes import Kind
 from plexrl.dashboard.source import Cockpit
 from plexrl.dashboard.tally import Tally
 from plexrl.dashboard.views import jobs, plan, savings, state
@@ -192,10 +193,25 @@ def test_window_holds_planned_actual_and_open_leases_that_touch_it():
     cockpit = Cockpit(source)
     reading = cockpit.read()
     window = Window(3.0, 10.0, 12.0)
-    bars = window_bars(source.groups, reading.tally, cockpit.plans(), window)
+    bars = window_bars(source.groups, source.jobs, reading.tally, cockpit.plans(), window)
     assert {bar.section for bar in bars} == {"plan", "actual", "jobs"}
     assert all(bar.end_s > 3.0 and bar.start_s < 12.0 for bar in bars)
     assert any(bar.note == "holds the group right now" for bar in bars)
+
+
+def test_what_a_job_does_on_groups_out_of_view_is_in_its_lane():
+    source = MadeUp(num_groups=2)
+    job = replace(source.jobs[0], name="split", group="group-0+group-1")
+    tally = Tally()
+    tally.add([
+        lease("split", ready=4.0, started=4.0, ended=5.0),
+        replace(lease("split", ready=5.5, started=5.5, ended=7.0), group="group-1"),
+        replace(lease("other", ready=4.0, started=4.0, ended=5.0), group="group-1"),
+    ])  # fmt: skip
+    bars = window_bars(source.groups[:1], [job], tally, (), Window(3.0, 10.0, 12.0))
+    held = [(b.lane, b.start_s) for b in bars if b.section == "jobs" and b.kind is Kind.HELD]
+    assert held == [("split", 4.0), ("split", 5.5)]
+    assert {bar.lane for bar in bars if bar.section == "actual"} == {"group-0"}
 
 
 def test_a_window_far_into_a_run_repeats_the_plan_there_and_nowhere_else():
@@ -203,7 +219,7 @@ def test_a_window_far_into_a_run_repeats_the_plan_there_and_nowhere_else():
     cockpit = Cockpit(source)
     cockpit.read()
     window = following(1_000_000.0, 10.0)
-    bars = window_bars(source.groups, Tally(), cockpit.plans(), window)
+    bars = window_bars(source.groups, (), Tally(), cockpit.plans(), window)
     planned = [bar for bar in bars if bar.section == "plan"]
     assert 15 <= len(planned) <= 25
     assert min(bar.end_s for bar in planned) > window.start_s
