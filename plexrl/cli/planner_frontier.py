@@ -40,10 +40,17 @@ def frontier(
 
 
 def dedicated_ticks(problem: solver.Problem, plan: solver.Plan) -> int:
-    """Priced group-ticks of what the jobs do in a cycle, each on the cheapest group it fits."""
+    """Priced group-ticks of what the jobs do in a cycle, each on the cheapest group it fits.
+
+    One over several groups would have as many for itself.
+    """
     passes = {job: count for entry in plan.timelines for job, count in entry.passes.items()}
     total = 0
     for job in problem.jobs:
+        if job.is_spread:
+            price = own_price(problem, job, plan.placement[job.id])
+            total += price * passes[job.id] * job.alone_ticks
+            continue
         prices = [
             group.price
             for group in problem.groups
@@ -53,6 +60,12 @@ def dedicated_ticks(problem: solver.Problem, plan: solver.Plan) -> int:
         ]
         total += min(prices, default=0) * passes[job.id] * job.alone_ticks
     return total
+
+
+def own_price(problem: solver.Problem, job: solver.Job, home: str) -> int:
+    """Price of the groups that a job is on, at home on this one."""
+    places = {group for op in job.ops for group in (op.group or home, *op.also)}
+    return sum(problem.group(group).price for group in places)
 
 
 def saving_of(problem: solver.Problem, plan: solver.Plan) -> float:
@@ -70,6 +83,6 @@ def _point(
     )
     if result.plan is None or result.value is None:
         return FrontierPoint(limit / 1000, None, None, None, result.reason)
-    groups = set(result.plan.placement.values())
+    groups = result.plan.timelines
     saved = saving_of(other, result.plan)
     return FrontierPoint(limit / 1000, in_units(objective, result.value), saved, len(groups), "")

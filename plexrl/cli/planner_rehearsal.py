@@ -8,6 +8,7 @@ from dataclasses import asdict, dataclass, replace
 from statistics import fmean
 
 import solver
+from plexrl.cli.planner_frontier import own_price
 from plexrl.errors import InputError
 from plexrl.planning.problems import dispatch_plan
 from solver.dispatch.events import TICKS_PER_S, DispatchPlan
@@ -168,7 +169,7 @@ def _row(
 ) -> Rehearsal:
     limits = {job.id: job.slowdown_limit_permille / 1000 for job in problem.jobs}
     every = [(job, value) for row in runs for job, value in row.items()]
-    price = {job.id: _own_price(problem, job, plan.placement[job.id]) for job in problem.jobs}
+    price = {job.id: own_price(problem, job, plan.placement[job.id]) for job in problem.jobs}
     work = sum(price[job] / value for job, value in every) / len(runs)
     used = sum(problem.group(timeline.group).price for timeline in plan.timelines)
     return Rehearsal(
@@ -179,9 +180,3 @@ def _row(
         saving=1 - used / work,
         slowdowns={job: fmean(row[job] for row in runs) for job in limits},
     )
-
-
-def _own_price(problem: solver.Problem, job: solver.Job, home: str) -> int:
-    """Price of the groups that a job would have for itself."""
-    places = {group for op in job.ops for group in (op.group or home, *op.also)}
-    return sum(problem.group(group).price for group in places)

@@ -178,7 +178,7 @@ def _proof(problem: solver.Problem, plan: solver.Plan, result: solver.Result) ->
         ("status", f"{result.status}, by {result.source}, in {result.seconds:.2f} s"),
         ("objective", "-" if result.value is None else value_text(result.objective, result.value)),
         ("bound", bound),
-        ("saving", f"{saving_of(problem, plan):.1%} of group-time against one group per job"),
+        ("saving", f"{saving_of(problem, plan):.1%} of group-time against groups of their own"),
         ("verified", "independently" if result.is_verified else "no"),
     ]
     if problem.current:

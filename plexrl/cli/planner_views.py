@@ -32,7 +32,7 @@ def report_of(
             ("made by", str(result.source)),
             ("groups used", f"{len(plan.timelines)} of {len(problem.groups)}"),
             ("gap to the bound", gap),
-            ("group-time saved", f"{saving_of(problem, plan):.1%} of one group per job"),
+            ("group-time saved", f"{saving_of(problem, plan):.1%} of groups of their own"),
             ("verified", "yes, independently" if result.is_verified else "no"),
         ),
         spans=_spans(problem, plan),

@@ -6,6 +6,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
+from itertools import pairwise
 from statistics import median
 
 from solver.dispatch.events import TICKS_PER_S
@@ -132,48 +133,62 @@ def actual_bars(leases: Iterable[LeaseRecord]) -> list[Bar]:
 
 
 def job_bars(leases: Iterable[LeaseRecord]) -> list[Bar]:
-    """One lane per job: queued, holding its group, and apart from it."""
+    """One lane per job: queued, holding its group, and apart from it.
+
+    One that samples ahead on another group than it trains on has a lane for each.
+    """
     by_job: dict[str, list[LeaseRecord]] = defaultdict(list)
     for lease in leases:
         by_job[lease.job].append(lease)
-    bars = []
+    bars: list[Bar] = []
     for job, records in by_job.items():
         records.sort(key=lambda lease: lease.started_s)
+        lanes = _lanes_of(job, records)
         for lease in records:
-            common = {"section": "jobs", "lane": job, "job": job, "op": lease.op}
-            function, note = function_of(lease.op), _lease_note(lease)
-            bars.append(
-                Bar(
-                    **common,
-                    kind=Kind.QUEUED,
-                    function=function,
-                    start_s=lease.ready_s,
-                    end_s=lease.started_s,
-                    note=f"waits for {lease.group}; {note}",
-                )
-            )
-            bars.append(
-                Bar(
-                    **common,
-                    kind=Kind.HELD,
-                    function=function,
-                    start_s=lease.started_s,
-                    end_s=lease.ended_s,
-                    note=f"on {lease.group}; {note}",
-                )
-            )
-        bars += _apart_bars(job, records)
+            bars += _lease_bars(lanes[lease.group], lease)
+        bars += _apart_bars(lanes, records)
     return _visible(bars)
 
 
-def _apart_bars(job: str, records: Sequence[LeaseRecord]) -> Iterable[Bar]:
+def _lanes_of(job: str, records: Sequence[LeaseRecord]) -> dict[str, str]:
+    """Group → lane of a job there; its leases come by start."""
+    groups = dict.fromkeys(lease.group for lease in records)
+    is_parallel = any(
+        after.started_s < before.ended_s and after.id != before.id
+        for before, after in pairwise(records)
+    )
+    return {group: f"{job} on {group}" if is_parallel else job for group in groups}
+
+
+def _lease_bars(lane: str, lease: LeaseRecord) -> Iterable[Bar]:
+    common = {"section": "jobs", "lane": lane, "job": lease.job, "op": lease.op}
+    function, note = function_of(lease.op), _lease_note(lease)
+    yield Bar(
+        **common,
+        kind=Kind.QUEUED,
+        function=function,
+        start_s=lease.ready_s,
+        end_s=lease.started_s,
+        note=f"waits for {lease.group}; {note}",
+    )
+    yield Bar(
+        **common,
+        kind=Kind.HELD,
+        function=function,
+        start_s=lease.started_s,
+        end_s=lease.ended_s,
+        note=f"on {lease.group}; {note}",
+    )
+
+
+def _apart_bars(lanes: Mapping[str, str], records: Sequence[LeaseRecord]) -> Iterable[Bar]:
     """Where a job holds no group at all: what runs ahead may still hold one, or several at once."""
     last = records[0]
     for lease in records[1:]:
         yield Bar(
             section="jobs",
-            lane=job,
-            job=job,
+            lane=lanes[last.group],
+            job=lease.job,
             kind=Kind.APART,
             function="",
             start_s=last.ended_s,

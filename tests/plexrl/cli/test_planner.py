@@ -235,6 +235,7 @@ def test_jobs_over_several_groups_are_simulated_on_all_of_them():
     plan = solver.greedy(problem)
     rows = rehearse(problem, plan, Noise(0.0, 0.0), cycles=50, seeds=[1])
     assert {row.name for row in rows if max(row.slowdowns.values()) < 1.02} >= {"first ready"}
+    assert saving_of(problem, plan) == pytest.approx(0.25, abs=0.02)
     # Three groups do the work of two jobs that would have two each.
     assert next(row for row in rows if row.name == "first ready").saving == pytest.approx(
         0.25, abs=0.02

@@ -1,3 +1,5 @@
+from dataclasses import replace
+
 import pytest
 
 from plexrl.dashboard.lanes import (
@@ -54,16 +56,21 @@ def test_a_job_is_queued_holds_and_is_apart():
     ]
 
 
-def test_a_job_is_not_apart_while_it_samples_ahead():
-    bars = job_bars(
-        [
-            lease(ready=0.0, started=0.0, ended=3.0),
-            lease(op="actor.train.0", ready=1.0, started=1.0, ended=2.0),
-            lease(ready=4.0, started=4.0, ended=5.0),
-        ]
-    )
-    apart = [(bar.start_s, bar.end_s) for bar in bars if bar.kind is Kind.APART]
-    assert apart == [(3.0, 4.0)]
+def test_a_job_that_samples_ahead_has_two_lanes_and_is_not_apart_meanwhile():
+    rollouts = lease(ready=0.0, started=0.0, ended=3.0), lease(ready=4.0, started=4.0, ended=5.0)
+    train = replace(lease(op="actor.train.0", ready=1.0, started=1.0, ended=2.0), group="group-1")
+    bars = job_bars([*rollouts, train])
+    apart = [(bar.lane, bar.start_s, bar.end_s) for bar in bars if bar.kind is Kind.APART]
+    assert apart == [("a on group-0", 3.0, 4.0)]
+    held = {bar.lane: bar.function for bar in bars if bar.kind is Kind.HELD}
+    assert held == {"a on group-0": "rollout", "a on group-1": "train"}
+
+
+def test_a_job_that_does_one_after_the_other_on_two_groups_has_one_lane():
+    rollout = lease(ready=0.0, started=0.0, ended=1.0)
+    gang = lease(op="actor.sync.0", ready=1.0, started=1.0, ended=2.0)
+    bars = job_bars([rollout, gang, replace(gang, group="group-1")])
+    assert {bar.lane for bar in bars} == {"a"}
 
 
 def test_a_plan_repeats_its_cycle_while_it_is_in_force():
