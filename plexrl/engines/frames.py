@@ -6,14 +6,15 @@ import pickle
 import socket
 import struct
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import cloudpickle
 
-from dataflow.samples import SampleId
+from dataflow.calls import GenerateOptions
+from dataflow.samples import Prompt, Sample, SampleId
 from plexrl.engines.forward import Forward
-from plexrl.engines.protocol import Unfinished
+from plexrl.engines.protocol import DrawKey, Unfinished
 
 _LENGTH = struct.Struct("<Q")
 _MARKER = b"\0"
@@ -52,14 +53,26 @@ class Cancel:
 
 
 @dataclass(frozen=True, slots=True)
+class Generation:
+    """A generation with the weights as they are."""
+
+    name: str
+    """By which a request takes it over (`BreakName`)."""
+    inputs: Sequence[Prompt] | Sequence[Sample]
+    options: GenerateOptions
+    key: DrawKey
+
+
+@dataclass(frozen=True, slots=True)
 class Foresee:
-    """Parent → child: begin with training on the samples drawn last; no reply.
+    """Parent → child: begin with what is likely to be asked for; no reply.
 
     A request for anything else ends it.
     """
 
-    forward: Forward | None
-    """None: give it up, since another engine has the group."""
+    work: Forward | Generation | None
+    """Forward pass of training on the samples drawn last, or a generation. None: give up what was
+    begun, since another engine has the group."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +87,9 @@ class BreakName:
     """Stands for a break in the arguments of a request; the child asks its socket."""
 
     name: str
+    foreseen: str = ""
+    """Name of the `Generation` drawn ahead that the request takes over, as far as it came; the
+    result is a `plexrl.engines.protocol.DrawnAhead` then. Empty: none."""
 
 
 @dataclass(frozen=True, slots=True)

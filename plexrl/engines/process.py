@@ -21,9 +21,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import NoReturn, cast
 
-from dataflow.sample_batch import as_batch
-from dataflow.samples import Sample, SampleId
-from plexrl.engines.forward import Forward
+from dataflow.sample_batch import SampleBatch, as_batch
+from dataflow.samples import Sample
 from plexrl.engines.frames import (
     ArenaName,
     BreakName,
@@ -39,12 +38,16 @@ from plexrl.engines.frames import (
     send,
     send_beat,
 )
+from plexrl.engines.inbox import Inbox
+from plexrl.engines.lookahead import LookAhead, taking
 from plexrl.engines.peers import Peers, guarded, meeting_folder
 from plexrl.engines.pinning import pinning_of_process
 from plexrl.engines.protocol import (
     Break,
+    DrawnAhead,
     Engine,
     EngineKind,
+    Interrupted,
     RolloutEngine,
     StoredTraining,
     Unfinished,
@@ -60,8 +63,6 @@ BEAT_S = 1.0
 """Seconds between signs of life: far below any patience, and 8 bytes each."""
 
 _DRAWING = frozenset({"generate", "generate_until"})
-_BEFORE_TRAINING = frozenset({"attach", "detach", "train"})
-"""Requests that training begins with."""
 
 _GIVING_UP = threading.Lock()
 """One reply to the parent: the others of a start that failed come too late."""
@@ -130,18 +131,10 @@ class Host:
         self._peers = peers
         self.arenas: dict[str, memoryview] = {}
         self._pinning = pinning_of_process()
-        self._stopped = ""
-        self._cancelled = Cancel("", frozenset())
-        self._drawn: tuple[Sample, ...] = ()
-        """What the last request drew, if it drew samples to their end."""
-        self._next: Request | None = None
-        """A request that came while nobody had asked for anything."""
-        self.on_request: Callable[[], None] = lambda: None
-        """Called when one came so."""
-        self._ahead_s = 0.0
-        """Seconds spent on what was foreseen last, before the next request."""
-        self._asked_s: float | None = None
-        """When a request came in the middle of it."""
+        self.inbox = Inbox(sock, self._pass_on)
+        self._ahead: LookAhead | None = None
+        if isinstance(engine, TorchEngine) and peers is None:
+            self._ahead = LookAhead(engine, self.inbox)
 
     def run(self, request: Request) -> object:
         """Run one request and return its result."""
@@ -154,7 +147,7 @@ class Host:
 
         def look() -> None:
             for name in names:
-                self._is_stopped(name)
+                self.inbox.is_stopped(name)
 
         def run_here(part: Request) -> object:
             return guarded(part, self._ranks, self._run_here)
@@ -170,69 +163,35 @@ class Host:
         if request.method == "detach":
             self._detach(*request.args)
             return None
-        args = [self._argument(argument) for argument in request.args]
-        result = getattr(self.engine, request.method)(*args)
-        is_drawn = request.method in _DRAWING and isinstance(result, tuple)
-        self._drawn = result if is_drawn else ()
+        result: object = None if self._ahead is None else self._ahead.take(request)
+        if result is None:
+            args = [self._argument(argument) for argument in request.args]
+            result = getattr(self.engine, request.method)(*args)
+        if self._ahead is not None:
+            is_drawn = request.method in _DRAWING and isinstance(result, tuple)
+            self._ahead.samples = cast("tuple[Sample, ...]", result) if is_drawn else ()
         return result
 
-    def receive(self) -> Request:
-        """The next request; news for generations are noted on the way."""
-        while self._next is None:
-            frame = receive(self.sock)
-            if isinstance(frame, Request):
-                return frame
-            if isinstance(frame, Foresee):
-                self._foresee(frame.forward)
-            else:
-                self._note(frame)
-        found, self._next = self._next, None
-        return found
-
-    @property
-    def ahead_s(self) -> float:
-        """Seconds of the last training that were computed before it was asked for."""
-        engine = self.engine
-        return self._ahead_s if isinstance(engine, TorchEngine) and engine.took_foreseen else 0.0
-
-    def _foresee(self, forward: Forward | None) -> None:
-        """Begin with training that is likely to follow."""
-        if not isinstance(self.engine, TorchEngine) or self._peers is not None:
-            return
-        if forward is None:
-            self.engine.forget_foreseen()
-            return
-        began_s = time.monotonic()
-        self._asked_s = None
-        try:
-            self.engine.foresee(self._drawn, forward, self._may_foresee)
-        except Exception:
-            # It shows when training is asked for; now nobody waits for an answer.
-            logger.debug("training cannot be foreseen", exc_info=True)
-        self._ahead_s = (self._asked_s or time.monotonic()) - began_s
-
-    def _may_foresee(self) -> bool:
-        """Whether nothing was asked for but what leads to training."""
-        if self._next is None and select.select([self.sock], [], [], 0)[0]:
-            frame = receive(self.sock)
-            if isinstance(frame, Request):
-                self._next, self._asked_s = frame, time.monotonic()
-                self.on_request()
-            elif isinstance(frame, Foresee):
-                return False
-            else:
-                self._note(frame)
-        return self._next is None or self._next.method in _BEFORE_TRAINING
-
-    def _note(self, frame: object) -> None:
-        """Note news for a generation, and pass them on to the other ranks."""
-        assert isinstance(frame, Stop | Cancel)
-        if isinstance(frame, Stop):
-            self._stopped = frame.name
-        else:
-            self._cancelled = frame
+    def _pass_on(self, frame: Stop | Cancel) -> None:
         if self._peers is not None:
             self._peers.tell(frame)
+
+    def receive(self) -> Request:
+        """The next request; until it comes, what is likely to be asked for is computed."""
+        while isinstance(frame := self.inbox.receive(), Foresee):
+            if self._ahead is not None:
+                self._ahead.compute(frame.work)
+        return frame
+
+    @property
+    def trained_ahead_s(self) -> float:
+        """Seconds of the last training that were computed before it was asked for."""
+        return 0.0 if self._ahead is None else self._ahead.trained_s
+
+    @property
+    def drawn_ahead_s(self) -> float:
+        """Seconds of the last generation that were computed before it was asked for."""
+        return 0.0 if self._ahead is None else self._ahead.drawn_s
 
     def _argument(self, argument: object) -> object:
         if isinstance(argument, ArenaName):
@@ -240,20 +199,10 @@ class Host:
         if isinstance(argument, BreakName):
             return Break(
                 argument.name,
-                lambda: self._is_stopped(argument.name),
-                cancelled=lambda: self._cancelled_of(argument.name),
+                lambda: self.inbox.is_stopped(argument.name),
+                cancelled=lambda: self.inbox.cancelled_of(argument.name),
             )
         return argument
-
-    def _cancelled_of(self, name: str) -> frozenset[SampleId]:
-        """Samples of this generation that shall end, as far as that has been heard."""
-        return self._cancelled.samples if self._cancelled.name == name else frozenset()
-
-    def _is_stopped(self, name: str) -> bool:
-        """Whether the parent wants this generation to stop; nothing else is sent while it runs."""
-        if self._stopped != name and select.select([self.sock], [], [], 0)[0]:
-            self._note(receive(self.sock))
-        return self._stopped == name
 
     def _attach(self, request: Request) -> None:
         name, nbytes = request.args
@@ -318,7 +267,7 @@ def serve(sock: socket.socket) -> None:
     gc.freeze()
     send(sock, dumps(Reply()))
     heart = Heart(sock, host.unfinished)
-    host.on_request = heart.begin
+    host.inbox.on_request = heart.begin
     while True:
         try:
             request = host.receive()
@@ -337,12 +286,15 @@ def serve(sock: socket.socket) -> None:
 def _run(host: Host, request: Request) -> object:
     """Run a request, and what shall be run then."""
     result = host.run(replace(request, then=None))
+    if taking(request) is not None:
+        found = cast("SampleBatch | Interrupted", as_batch(result))
+        return DrawnAhead(found, host.drawn_ahead_s)
     if request.then is None:
         return result
     began_s = time.monotonic()
     host.run(request.then)
     store_s = time.monotonic() - began_s
-    return StoredTraining(cast("Mapping[str, float]", result), store_s, host.ahead_s)
+    return StoredTraining(cast("Mapping[str, float]", result), store_s, host.trained_ahead_s)
 
 
 def _give_up(sock: socket.socket, error: BaseException) -> NoReturn:

@@ -109,6 +109,15 @@ class Interrupted:
 
 
 @dataclass(frozen=True, slots=True)
+class DrawnAhead:
+    """What a generation gave that may have been begun before it was asked for."""
+
+    found: Sequence[Sample] | Interrupted
+    ahead_s: float
+    """Seconds of it before it was asked for."""
+
+
+@dataclass(frozen=True, slots=True)
 class Unfinished:
     """A sample whose turn is being drawn."""
 

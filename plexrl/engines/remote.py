@@ -15,9 +15,10 @@ from plexrl.engines.calling import Calls, SharedArena
 from plexrl.engines.child import EngineChild
 from plexrl.engines.folders import check_folder
 from plexrl.engines.forward import Forward
-from plexrl.engines.frames import BreakName, Cancel, Foresee, Stop, dumps
+from plexrl.engines.frames import BreakName, Cancel, Foresee, Generation, Stop, dumps
 from plexrl.engines.protocol import (
     DrawKey,
+    DrawnAhead,
     Interrupted,
     ModelSource,
     StoredTraining,
@@ -132,6 +133,18 @@ class EngineProcess(AbstractContextManager["EngineProcess"]):
         found = self._calls.run("generate_until", BreakName(name), work, options, key)
         return cast("SampleBatch | Interrupted", found)
 
+    def generate_foreseen(
+        self,
+        name: str,
+        foreseen: str,
+        inputs: Sequence[Prompt] | Sequence[Sample],
+        options: GenerateOptions,
+        key: DrawKey,
+    ) -> DrawnAhead:
+        """As `generate_until`, and go on with what was drawn of just this ahead (`foresee`)."""
+        args = (BreakName(name, foreseen), _as_one(inputs), options, key)
+        return cast("DrawnAhead", self._calls.run("generate_until", *args))
+
     def stop(self, name: str) -> None:
         """End a generation after the token it is at, or training; from any thread, at once."""
         self._child.tell(dumps(Stop(name)))
@@ -140,12 +153,20 @@ class EngineProcess(AbstractContextManager["EngineProcess"]):
         """End samples of a generation with the token they are at; from any thread, at once."""
         self._child.tell(dumps(Cancel(name, samples)))
 
-    def foresee(self, forward: Forward | None) -> None:
-        """Begin with training on the samples drawn last, until something else is asked for.
+    def foresee(self, work: Forward | Generation | None) -> None:
+        """Begin with what is likely to be asked for next, until something else is.
 
-        A hint: training gives the same results without it, later. None gives up what was begun.
+        A hint: what is asked for gives the same results without it, later.
+
+        Parameters
+        ----------
+        work
+            The forward pass of training on the samples drawn last, or a generation with the
+            weights as they are. None gives up what was begun.
         """
-        self._child.tell(dumps(Foresee(forward)))
+        if isinstance(work, Generation):
+            work = replace(work, inputs=_as_one(cast("Sequence[Prompt]", work.inputs)))
+        self._child.tell(dumps(Foresee(work)))
 
     def discard(self, name: str) -> None:
         """Give up an interrupted generation."""

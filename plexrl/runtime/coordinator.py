@@ -278,7 +278,7 @@ class Coordinator:
         """A function's inputs are there."""
         self.ledger.ready(function_id, now_s)
         entry = self.ledger[function_id]
-        groups = self._groups_for(entry)
+        groups = self.groups_for(function_id)
         expected_s = self.planner.expected_s(entry.job, entry.op, entry.hint_s)
         expected = max(1, round(expected_s * TICKS_PER_S))
         served = round(entry.served_s * TICKS_PER_S)
@@ -299,8 +299,9 @@ class Coordinator:
             now_s,
         )
 
-    def _groups_for(self, entry: FunctionEntry) -> tuple[str, ...]:
-        """Groups that a function needs now."""
+    def groups_for(self, function_id: str) -> tuple[str, ...]:
+        """Groups that a function needs now, the one it runs on first."""
+        entry = self.ledger[function_id]
         if entry.served_on:
             # What it has drawn so far lies there, wherever its job has been placed since.
             return (entry.served_on,)

@@ -85,6 +85,13 @@ class Gate:
         task = self._scheduler.tasks.get(key)
         return tuple(dependent.key for dependent in task.dependents) if task else ()
 
+    def arguments(self, key: Any, given: Any) -> tuple[Any, ...]:
+        """Arguments of a task that waits for nothing but the result of another; of others none."""
+        task = self._scheduler.tasks.get(key)
+        if task is None or {source.key for source in task.dependencies} != {given}:
+            return ()
+        return tuple(getattr(task.run_spec, "args", ()))
+
     def restart(self, address: str) -> None:
         """Have a worker started anew by its nanny; without one it ends."""
         if address in self._scheduler.workers:

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
+from distributed.protocol.pickle import dumps
+
 from plexrl.core.states import StateRef
 from plexrl.runtime import messages
 from plexrl.runtime.messages import Drive, Order, Upcoming, pack
 from plexrl.services.guests import Hosted
+from plexrl.services.lookahead import Foretold
 
 
 class Outbox:
@@ -32,6 +35,11 @@ class Outbox:
         """Say which ``(job, op)`` a group serves next, soonest first; the first is fetched."""
         models = tuple((job, model_of(op)) for job, op in order)
         self._send(worker, messages.UPCOMING, payload=pack(Upcoming(models[0], models)))
+
+    def foretell(self, worker: str, foretold: Foretold) -> None:
+        """Say which rollout follows the training that a group does next."""
+        # Prompts may hold values of classes that only a driver has by name.
+        self._send(worker, messages.FORETELL, payload=dumps(foretold))
 
     def yield_lease(self, worker: str, function_id: str) -> None:
         """Let a rollout stop in the middle and give its lease up."""

@@ -29,6 +29,7 @@ from plexrl.runtime import messages
 from plexrl.runtime.coordinator import Coordinator
 from plexrl.runtime.desk import Desk
 from plexrl.runtime.drivers import DriverPlacement
+from plexrl.runtime.foretelling import Foretelling
 from plexrl.runtime.gangs import is_granted, must_wait
 from plexrl.runtime.gate import Gate, group_of
 from plexrl.runtime.hosting import Hosting
@@ -148,6 +149,7 @@ class PlexRLScheduler(SchedulerPlugin):
         self._overdue = Overdue(self._gate, self._task_timeout_s, ordinary.jobs, self._clock)
         self._drivers = DriverPlacement(self._run)
         self._hosting = Hosting(self._coordinator, self._outbox)
+        self._foretelling = Foretelling(self._gate, self._coordinator, self._outbox)
         self._desk = Desk(
             self._coordinator,
             self._drivers,
@@ -371,6 +373,7 @@ class PlexRLScheduler(SchedulerPlugin):
         elif row is not None and self._gate.admit(key, groups[0], row.worker):
             self._coordinator.ledger.admitted(key, groups)
             self._unserved.pop(key, None)
+            self._foretelling.admitted(key, groups[0], row.worker)
         else:
             self._unserved[key] = groups
 

@@ -185,6 +185,7 @@ class _ServiceHost:
             messages.HOSTED: self._hosted,
             messages.COPY: self._copy,
             messages.UPCOMING: self._upcoming,
+            messages.FORETELL: self._foretell,
             messages.YIELD: self._yield_lease,
             messages.FORGET: self._forget,
         }
@@ -254,6 +255,9 @@ class _ServiceHost:
         upcoming = unpack(payload)
         self._service.set_next_use(upcoming.order)
         self._service.prefetch(*upcoming.prefetch)
+
+    def _foretell(self, payload: bytes) -> None:
+        self._pool.submit(_logged, lambda: self._service.foretell(unpack(payload)))
 
     def _forget(self, job: str) -> None:
         # Noted at once: the job may be hosted again by the next message.

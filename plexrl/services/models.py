@@ -100,6 +100,10 @@ class ModelTable:
         """The engine of a model's rollouts, started if it does not run."""
         return self._resident(model.rollout_key, model.rollout_source)
 
+    def is_sampled_by(self, job: str, model: str, engine: ResidentEngine) -> bool:
+        """Whether rollouts of an open model run on this engine."""
+        return self._engines.get(self.model(job, model).rollout_key) is engine
+
     def _resident(self, key: str, source: ModelSource) -> ResidentEngine:
         resident = self._engines.get(key)
         if resident is not None and resident.process.is_alive:

@@ -116,8 +116,22 @@ class Rollouts:
         process: EngineProcess,
         inputs: Sequence[Prompt] | Sequence[Sample],
         options: GenerateOptions,
-    ) -> Sequence[Sample] | Stopped:
-        """Begin a rollout under the lease, or go on with it, until it ends or yields."""
+        begun: str = "",
+    ) -> tuple[Sequence[Sample] | Stopped, float]:
+        """Begin a rollout under the lease, or go on with it, until it ends or yields.
+
+        Parameters
+        ----------
+        call, process, inputs, options
+            The rollout, and the engine it runs on.
+        begun
+            Name under which the engine may have begun with it (`EngineProcess.foresee`).
+
+        Returns
+        -------
+        tuple
+            What was drawn, and the seconds of it before the lease.
+        """
         function_id = self._holder
         before = self._waiting.pop((call.job, call.op), None)
         work: Sequence[Prompt] | Sequence[Sample] | Interrupted = inputs
@@ -128,11 +142,17 @@ class Rollouts:
         with self._stoppable(call, process) as name:
             if call.job in self._cancelled:
                 self.cancel(call.job)
-            found = process.generate_until(name, work, options, DrawKey(call.seed, call.iteration))
+            key, ahead_s = DrawKey(call.seed, call.iteration), 0.0
+            # What was drawn of a cancelled sample is more than it should have.
+            if begun and not isinstance(work, Interrupted) and call.job not in self._cancelled:
+                drawn = process.generate_foreseen(name, begun, work, options, key)
+                found, ahead_s = drawn.found, drawn.ahead_s
+            else:
+                found = process.generate_until(name, work, options, key)
         if not isinstance(found, Interrupted):
-            return found
+            return found, ahead_s
         self._waiting[call.job, call.op] = _Waiting(function_id, process, found)
-        return Stopped()
+        return Stopped(), ahead_s
 
     def train(
         self,

@@ -31,7 +31,6 @@ from dataflow.starts import StartVersion
 from plexrl.clock import Clock, system_clock
 from plexrl.core.states import Manifest, StateRef, Tier
 from plexrl.engines.protocol import ModelSource, TrainBatch
-from plexrl.engines.remote import EngineProcess
 from plexrl.errors import (
     EngineError,
     EngineStoppedError,
@@ -42,9 +41,9 @@ from plexrl.errors import (
     StoreAwayError,
     VersionFenceError,
 )
-from plexrl.services.expectations import Expectations
 from plexrl.services.guests import Guests, Hosted
 from plexrl.services.lending import Lending
+from plexrl.services.lookahead import Foretold, LookAhead
 from plexrl.services.models import (
     EngineFactory,
     ModelTable,
@@ -135,8 +134,7 @@ class GroupService:
         self.occupancy = Occupancy(group, lease_timeout_s, hold_timeout_s)
         self._is_wanted = is_wanted
         self.rollouts = Rollouts()
-        self._expectations = Expectations()
-        self._foreseeing: EngineProcess | None = None
+        self._ahead = LookAhead(self.occupancy)
         self._leaving: set[str] = set()
         """Jobs that shall be let go of."""
 
@@ -193,7 +191,7 @@ class GroupService:
 
     def _run(self, call: LLMCall, inputs: tuple[Any, ...], lease: _Lease) -> object:
         options = call.options
-        self._expectations.begin(call)
+        self._ahead.begin(call)
         if isinstance(options, AttachOptions):
             return self._attach(call, options)
         version, *rest = inputs
@@ -201,9 +199,10 @@ class GroupService:
         try:
             match call.function, options:
                 case Phase.ROLLOUT | Phase.EVALUATE, GenerateOptions():
-                    engine = self._bring(call, version, lease)
-                    found = self.rollouts.run(call, engine.process, rest[0], options)
-                    self._foresee(call, engine, found)
+                    process = self._bring(call, version, lease).process
+                    begun = self._ahead.begun(lease.id, process)
+                    found, lease.ahead_s = self.rollouts.run(call, process, rest[0], options, begun)
+                    self._ahead.after_rollout(call, process, found)
                     return found
                 case Phase.LOGPROB, LogprobOptions():
                     engine = self._bring(call, version, lease)
@@ -229,17 +228,6 @@ class GroupService:
         except EngineError:
             self._models.drop_dead()
             raise
-
-    def _foresee(self, call: LLMCall, engine: ResidentEngine, samples: object) -> None:
-        """Let an engine that nobody waits for begin with what is likely to follow a rollout."""
-        forward = self._expectations.after(call, samples)
-        if (
-            forward is not None
-            and not isinstance(samples, Stopped)
-            and not self.occupancy.is_awaited
-        ):
-            engine.process.foresee(forward)
-            self._foreseeing = engine.process
 
     def _attach(self, call: LLMCall, options: AttachOptions) -> Attached:
         """Open a model; its version 0 is read from the folder if nothing was committed."""
@@ -344,10 +332,7 @@ class GroupService:
             call.function is Phase.SYNC and call.options is None
         )
         engine = (self._models.rollout_engine if is_rollout else self._models.engine)(model)
-        if self._foreseeing is not None and self._foreseeing is not engine.process:
-            # That one hears of no request; two engines would compute at once.
-            self._foreseeing.foresee(None)
-        self._foreseeing = None
+        self._ahead.use(engine.process)
         if engine.device != ref:
             fetched = self._fetch(ref, token)
             try:
@@ -412,7 +397,7 @@ class GroupService:
         engine = self._bring(call, token, lease)
         samples, advantages, rewards, old_logprobs, *reference_logprobs = inputs
         batch = TrainBatch(samples, advantages, old_logprobs, *reference_logprobs)
-        self._expectations.note_trained(call, samples, options)
+        self._ahead.note_trained(call, samples, options)
         ref = StateRef(call.job, call.model, call.version + 1)
         # Room first: training that could not be committed would be lost work.
         arena = self._states.allocate(ref, engine.layout)
@@ -421,6 +406,9 @@ class GroupService:
             found = self.rollouts.train(call, engine.process, batch, options, arena)
             self._states.note_move(Tier.DEVICE, Tier.HOST, arena.nbytes, found.store_s)
             lease.ahead_s = found.ahead_s
+            if self._models.is_sampled_by(call.job, call.model, engine):
+                # It has the weights, and need not wait until they are committed.
+                self._ahead.after_training(call, engine.process)
             metrics = {**found.metrics, **_reward_metrics(rewards)}
             return self._commit(call, engine, arena, metrics, before)
         except BaseException:
@@ -488,6 +476,10 @@ class GroupService:
         """Let a rollout that holds the lease stop after the token it is at, and go on later."""
         self.rollouts.ask(function_id)
 
+    def foretell(self, foretold: Foretold) -> None:
+        """Say which rollout follows the training that runs or comes next; from any thread."""
+        self._ahead.foretell(foretold)
+
     def set_next_use(self, order: Sequence[tuple[str, str]]) -> None:
         """Say which ``(job, model)`` are used next, soonest first, so that eviction can tell."""
         self._states.set_next_use(order)
@@ -517,7 +509,7 @@ class GroupService:
                 raise ServiceError(f"job {job!r} is back on group {self.group!r}")
             self._models.forget(job)
             self.rollouts.forget(job)
-            self._expectations.forget(job)
+            self._ahead.forget(job)
         self.lending.forget(job)
         self._states.flush(timeout_s)
         self._states.drop_job(job, timeout_s)

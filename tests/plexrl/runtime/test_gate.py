@@ -8,6 +8,10 @@ from dask import delayed
 from distributed import get_worker
 from distributed.diagnostics.plugin import SchedulerPlugin
 
+from dataflow.calls import GenerateOptions, LLMCall
+from dataflow.nodes import llm_node
+from dataflow.phases import Phase
+from dataflow.samples import Prompt
 from plexrl.errors import JobError
 from plexrl.runtime.gate import Gate, group_of
 
@@ -36,11 +40,13 @@ class Holder(SchedulerPlugin):
         self.gate.keep_off_groups(key for key in tasks if key not in held)
 
     async def command(self, name, key, address="g"):
-        wanted = None if name == "gone" else "no-worker"
+        wanted = {"gone": None, "arguments": "waiting"}.get(name, "no-worker")
         for _ in range(200):
             if self.gate.state(key) == wanted:
                 break
             await asyncio.sleep(0.01)
+        if name == "arguments":
+            return self.gate.arguments(key, given="h7")
         if name == "admit":
             return self.gate.admit(key, "g", self.addresses.get(address, address))
         if name == "time out":
@@ -117,6 +123,20 @@ def test_held_tasks_outlive_dasks_limit_for_tasks_without_a_worker(client):
     assert command(client, "keep", "h6") == "no-worker"
     assert command(client, "admit", "h6") is True
     assert kept.result(timeout=10) == "g"
+
+
+def test_what_a_task_is_given_is_known_while_it_waits_for_one_result_only(client):
+    prompts = (Prompt(0, "a"), Prompt(1, "b", meta={"digits": [1, 2]}))
+    call = LLMCall("job", "actor", Phase.ROLLOUT, 1, 0, 1, 0, GenerateOptions())
+    (train,) = client.compute([held("h7")], optimize_graph=False)
+    next_one = llm_node(call, "next", train, prompts)
+    later = llm_node(call, "later", train, next_one)
+    futures = client.compute([next_one, later], optimize_graph=False)
+    found = command(client, "arguments", "next")
+    assert (found[0], found[2:]) == (call, (prompts,))
+    assert command(client, "arguments", "later") == ()
+    client.cancel(futures, force=True)
+    train.release()
 
 
 def test_a_held_task_can_be_cancelled(client):

@@ -57,7 +57,7 @@ def rollouts():
 def lease(rollouts, engine, function_id="f", call=CALL):
     rollouts.begin(function_id)
     try:
-        return rollouts.run(call, engine, PROMPTS, GenerateOptions())
+        return rollouts.run(call, engine, PROMPTS, GenerateOptions())[0]
     finally:
         rollouts.end()
 
@@ -68,7 +68,7 @@ def test_a_rollout_asked_to_yield_stops_and_goes_on_where_it_was(rollouts, is_ea
     rollouts.begin("f")
     if is_early:
         rollouts.ask("f")
-    assert rollouts.run(CALL, engine, PROMPTS, GenerateOptions()) == Stopped()
+    assert rollouts.run(CALL, engine, PROMPTS, GenerateOptions()) == (Stopped(), 0.0)
     rollouts.end()
     engine.meanwhile = lambda: None
     assert lease(rollouts, engine) == SAMPLES

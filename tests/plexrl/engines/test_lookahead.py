@@ -1,0 +1,216 @@
+"""A rollout that was begun before it was asked for is the one that is asked for, bit for bit."""
+
+import socket
+from dataclasses import replace
+
+import pytest
+
+from plexrl.engines.frames import (
+    BreakName,
+    Cancel,
+    Foresee,
+    Generation,
+    Request,
+    Stop,
+    dumps,
+    framed,
+)
+from plexrl.engines.inbox import Inbox
+from plexrl.engines.lookahead import LookAhead
+from plexrl.engines.protocol import Break, DrawKey, Interrupted, ModelSource
+from plexrl.engines.remote import EngineProcess
+from plexrl.engines.torch_engine import TorchEngine
+from tests.plexrl.engines.conformance import KEY, OPTIONS, PROMPTS, Rig
+
+AHEAD = Generation("ahead", PROMPTS, OPTIONS, KEY)
+ASKED = Request("generate_until", (BreakName("f", "ahead"), PROMPTS, OPTIONS, KEY))
+DETACH = Request("detach", ("arena",))
+
+
+@pytest.fixture(scope="module")
+def rig(base_folder, other_folder):
+    engine = TorchEngine(ModelSource(base_folder), "cpu")
+    return Rig(engine, base_folder, other_folder, lambda arena: arena.view)
+
+
+class Desk:
+    """A look-ahead, and the parent's end of its socket."""
+
+    def __init__(self, engine):
+        self.sock, child = socket.socketpair()
+        self.inbox = Inbox(child, lambda _frame: None)
+        self.ahead = LookAhead(engine, self.inbox)
+        self.num_requests = 0
+        self.inbox.on_request = self.count
+
+    def count(self):
+        self.num_requests += 1
+
+    def send(self, *frames):
+        for frame in frames:
+            self.sock.sendall(framed(dumps(frame)))
+
+    def taken(self):
+        return self.ahead.take(self.inbox.receive())
+
+
+@pytest.fixture
+def desk(rig):
+    rig.reset()
+    return Desk(rig.engine)
+
+
+@pytest.fixture
+def expected(rig):
+    rig.reset()
+    return rig.engine.generate(PROMPTS, OPTIONS, KEY)
+
+
+@pytest.mark.parametrize("is_asked_meanwhile", [False, True])
+def test_what_was_drawn_ahead_is_what_is_asked_for(desk, expected, is_asked_meanwhile):
+    if is_asked_meanwhile:
+        desk.send(ASKED)
+    desk.ahead.compute(AHEAD)
+    assert desk.num_requests == is_asked_meanwhile
+    if not is_asked_meanwhile:
+        desk.send(ASKED)
+    assert desk.taken() == expected
+    assert desk.ahead.drawn_s > 0.0
+
+
+def test_another_request_gives_up_what_was_drawn_ahead(desk):
+    desk.ahead.compute(AHEAD)
+    desk.send(Request("memory_bytes", ()), ASKED)
+    assert [desk.taken(), desk.taken()] == [None, None]
+    assert desk.ahead.drawn_s == 0.0
+
+
+@pytest.mark.parametrize(
+    "frame",
+    [
+        Request("memory_bytes", ()),
+        Request("generate_until", (BreakName("f", "another"), PROMPTS, OPTIONS, KEY)),
+        Request("generate_until", (BreakName("ahead"), PROMPTS, OPTIONS, KEY)),
+        Foresee(None),
+    ],
+)
+def test_whatever_else_comes_ends_drawing_ahead_at_its_first_token(rig, desk, frame, monkeypatch):
+    asked = []
+    generate_until = rig.engine.generate_until
+
+    def counted(stop, *args):
+        return generate_until(
+            replace(stop, is_asked=lambda: asked.append(1) or stop.is_asked()), *args
+        )
+
+    monkeypatch.setattr(rig.engine, "generate_until", counted)
+    desk.send(frame)
+    desk.ahead.compute(AHEAD)
+    desk.send(ASKED)
+    assert len(asked) == 1
+    assert rig.engine._draw.kept_bytes == 0
+    assert desk.inbox.receive() == frame
+    assert desk.taken() is None
+
+
+def test_drawing_goes_on_after_a_request_that_changes_nothing(rig, desk, expected):
+    desk.send(DETACH)
+    desk.ahead.compute(AHEAD)
+    assert rig.engine._draw.kept_bytes > 0
+    assert desk.inbox.receive() == DETACH
+    desk.send(ASKED)
+    assert desk.taken() == expected
+    assert rig.engine._draw.kept_bytes == 0
+
+
+def test_what_is_kept_of_an_unfinished_rollout_is_freed_with_it(rig, desk):
+    for after in (Request("memory_bytes", ()), None):
+        desk.send(DETACH)
+        desk.ahead.compute(AHEAD)
+        assert desk.inbox.receive() == DETACH
+        if after is None:
+            desk.ahead.compute(None)
+        else:
+            desk.send(after)
+            assert desk.taken() is None
+        assert rig.engine._draw.kept_bytes == 0
+
+
+def test_a_rollout_that_was_begun_ahead_yields_when_it_is_asked_to(rig, desk, expected):
+    desk.send(ASKED, Stop("f"))
+    desk.ahead.compute(AHEAD)
+    found = desk.taken()
+    assert isinstance(found, Interrupted)
+    assert rig.engine.generate_until(_never(found.name), found, OPTIONS, KEY) == expected
+
+
+def test_one_that_stopped_for_a_request_between_yields_too(rig, desk, expected):
+    desk.send(DETACH)
+    desk.ahead.compute(AHEAD)
+    desk.inbox.receive()
+    desk.send(Stop("f"), ASKED)
+    found = desk.taken()
+    assert isinstance(found, Interrupted)
+    assert rig.engine.generate_until(_never("f"), found, OPTIONS, KEY) == expected
+
+
+def test_samples_that_are_cancelled_meanwhile_end(desk, expected):
+    victim = expected[0].id
+    desk.send(ASKED, Cancel("f", frozenset({victim})))
+    desk.ahead.compute(AHEAD)
+    found = {sample.id: sample for sample in desk.taken()}
+    assert str(found.pop(victim).end) == "cancelled"
+    assert found == {sample.id: sample for sample in expected if sample.id != victim}
+
+
+def test_an_unasked_rollout_is_not_drawn_for_ever(desk, monkeypatch):
+    monkeypatch.setattr("plexrl.engines.lookahead.UNASKED_S", 0.0)
+    desk.ahead.compute(AHEAD)
+    desk.send(ASKED)
+    assert desk.taken() is None
+
+
+def test_an_error_ahead_is_nobodys(desk):
+    desk.ahead.compute(replace(AHEAD, options=replace(OPTIONS, num_samples=0)))
+    desk.send(ASKED)
+    assert desk.taken() is None
+
+
+def _never(name):
+    return Break(name, lambda: False)
+
+
+@pytest.fixture(scope="module")
+def remote(base_folder, other_folder):
+    with EngineProcess(ModelSource(base_folder)) as engine:
+        yield Rig(engine, base_folder, other_folder, lambda arena: arena)
+
+
+def drawn(remote, name="f"):
+    return remote.engine.generate_foreseen(name, "ahead", PROMPTS, OPTIONS, KEY)
+
+
+@pytest.mark.slow
+def test_a_child_draws_ahead_what_it_is_asked_for_then(remote):
+    remote.reset()
+    expected = remote.engine.generate(PROMPTS, OPTIONS, KEY)
+    remote.engine.foresee(AHEAD)
+    found = drawn(remote)
+    assert found.found == expected
+    assert found.ahead_s > 0.0
+    # Once only, and nothing else.
+    again = drawn(remote)
+    assert (again.found, again.ahead_s) == (expected, 0.0)
+    remote.engine.foresee(AHEAD)
+    assert remote.engine.generate(PROMPTS, OPTIONS, DrawKey(9, 9)) != expected
+
+
+@pytest.mark.slow
+def test_a_child_with_other_weights_draws_anew(remote):
+    remote.reset(remote.other_folder)
+    expected = remote.engine.generate(PROMPTS, OPTIONS, KEY)
+    remote.reset()
+    remote.engine.foresee(AHEAD)
+    remote.reset(remote.other_folder)
+    found = drawn(remote)
+    assert (found.found, found.ahead_s) == (expected, 0.0)
