@@ -2,7 +2,9 @@
 
 The peer is the same job as a plain loop: one engine in one process, no Dask, no commits
 (`benchmarks.plain_loop`). Plain and PlexRL runs take turns, so that a machine that gets slower
-does so for both. A second peer is the same iteration graph on Ray (`benchmarks.peers`).
+does so for both; the fraction is the median over such rounds, each the medians of its iterations,
+since a long iteration varies by more than it. A second peer is the same iteration graph on Ray
+(`benchmarks.peers`).
 """
 
 from __future__ import annotations
@@ -42,7 +44,7 @@ class Case:
 def run(quick: bool, progress: Progress) -> BenchmarkResult:
     """Measure starts, handoffs, and what an iteration of a job alone costs on top."""
     tiny = Case("tiny", 16, 8, iterations=8 if quick else 24, rounds=1 if quick else 3)
-    long = Case("long", 192, 16, iterations=3 if quick else 6, rounds=1 if quick else 2)
+    long = Case("long", 192, 16, iterations=3 if quick else 5, rounds=1 if quick else 5)
     base = plexrl.tiny_base("letters", seed=SEED)
     figures: dict[str, float] = {}
     peers: dict[str, float] = {}
@@ -51,17 +53,19 @@ def run(quick: bool, progress: Progress) -> BenchmarkResult:
         plexrl.LocalCluster(groups=1, store=store) as cluster,
     ):
         for case in (tiny, long):
-            plain: list[float] = []
-            ours: list[float] = []
+            plain: list[list[float]] = []
+            ours: list[list[float]] = []
             for index in range(case.rounds):
                 progress(f"{case.name}: round {index + 1} of {case.rounds}, plain loop")
-                plain += _plain_iterations_s(base, case)
+                plain.append(_plain_iterations_s(base, case))
                 progress(f"{case.name}: round {index + 1} of {case.rounds}, PlexRL")
                 job = overhead_job(base, f"{case.name}-{index}", case)
                 run = cluster.submit(job)
                 run.result(TIMEOUT_S)
-                ours += [row["duration_s"] for row in run.metrics()[WARM_ITERATIONS:]]
-            plain_s, ours_s = statistics.median(plain), statistics.median(ours)
+                ours.append([row["duration_s"] for row in run.metrics()[WARM_ITERATIONS:]])
+            plain_s, ours_s = (
+                statistics.median(itertools.chain(*rounds)) for rounds in (plain, ours)
+            )
             peers[f"plain_iteration_s_{case.name}"] = plain_s
             figures[f"iteration_s_{case.name}"] = ours_s
             if case is tiny:
@@ -71,9 +75,21 @@ def run(quick: bool, progress: Progress) -> BenchmarkResult:
                 progress("handoffs between two jobs")
                 figures |= _handoffs(cluster, base, case)
             else:
-                figures["alone_overhead_fraction"] = ours_s / plain_s - 1
+                figures |= _fractions(ours, plain)
     figures |= _ray(base, tiny, progress)
     return BenchmarkResult("overhead", figures, peers, SEED)
+
+
+def _fractions(ours: list[list[float]], plain: list[list[float]]) -> dict[str, float]:
+    """What PlexRL adds to an iteration, as a share of it: over the rounds, and its range."""
+    rounds = [
+        statistics.median(a) / statistics.median(b) - 1 for a, b in zip(ours, plain, strict=True)
+    ]
+    return {
+        "alone_overhead_fraction": statistics.median(rounds),
+        "alone_overhead_fraction_min": min(rounds),
+        "alone_overhead_fraction_max": max(rounds),
+    }
 
 
 def overhead_job(base: str, name: str, case: Case) -> JobSpec:
