@@ -6,7 +6,8 @@ import threading
 from typing import Protocol
 
 from plexrl.engines.child import EngineChild
-from plexrl.engines.frames import ArenaName, Request, dumps
+from plexrl.engines.forward import Forward
+from plexrl.engines.frames import ArenaName, Generation, Request, dumps
 from plexrl.engines.ranks import Patience
 
 
@@ -52,7 +53,12 @@ class Calls:
         self._attached: dict[str, SharedArena] = {}
 
     def run(
-        self, method: str, *args: object, arena: SharedArena | None = None, then: str = ""
+        self,
+        method: str,
+        *args: object,
+        arena: SharedArena | None = None,
+        then: str = "",
+        ahead: Forward | Generation | None = None,
     ) -> object:
         """Run a method.
 
@@ -66,6 +72,8 @@ class Calls:
             Its last argument, or the only one of `then` if that is given.
         then
             Name of a method to be run in the same exchange if the first succeeds.
+        ahead
+            What to begin with after the reply, unless something is asked for.
 
         Returns
         -------
@@ -76,8 +84,8 @@ class Calls:
             self._detach_closed()
             places = () if arena is None else (self._place_of(arena),)
             if then:
-                return self._exchange(Request(method, args, Request(then, places)))
-            return self._exchange(Request(method, (*args, *places)))
+                return self._exchange(Request(method, args, Request(then, places), ahead))
+            return self._exchange(Request(method, (*args, *places), ahead=ahead))
 
     def end(self) -> None:
         """End the child; any number of times, from any thread."""

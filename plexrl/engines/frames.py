@@ -29,6 +29,8 @@ class Request:
     args: tuple[object, ...]
     then: Request | None = None
     """For training: storing, to be run when it has succeeded; the result is a `StoredTraining`."""
+    ahead: Forward | Generation | None = None
+    """What to begin with after the reply, as by `Foresee`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,6 +110,11 @@ class Reply:
     """An error of `plexrl.errors`, to be raised as it is."""
     traceback: str = ""
     """Set for any other exception."""
+
+    @property
+    def is_success(self) -> bool:
+        """Whether there is a result."""
+        return self.error is None and not self.traceback
 
 
 def dumps(message: object) -> bytes:

@@ -23,12 +23,14 @@ from typing import NoReturn, cast
 
 from dataflow.sample_batch import SampleBatch, as_batch
 from dataflow.samples import Sample
+from plexrl.engines.forward import Forward
 from plexrl.engines.frames import (
     ArenaName,
     BreakName,
     Cancel,
     Drawing,
     Foresee,
+    Generation,
     Reply,
     Request,
     Stop,
@@ -179,9 +181,13 @@ class Host:
     def receive(self) -> Request:
         """The next request; until it comes, what is likely to be asked for is computed."""
         while isinstance(frame := self.inbox.receive(), Foresee):
-            if self._ahead is not None:
-                self._ahead.compute(frame.work)
+            self.compute_ahead(frame.work)
         return frame
+
+    def compute_ahead(self, work: Forward | Generation | None) -> None:
+        """Begin with what is likely to be asked for; None gives up what was begun."""
+        if self._ahead is not None:
+            self._ahead.compute(work)
 
     @property
     def trained_ahead_s(self) -> float:
@@ -281,11 +287,13 @@ def serve(sock: socket.socket) -> None:
         if isinstance(reply.error, EngineDiedError):
             # At once: whoever waits for this rank must learn it.
             os._exit(1)
+        if reply.is_success and request.ahead is not None:
+            host.compute_ahead(request.ahead)
 
 
 def _run(host: Host, request: Request) -> object:
     """Run a request, and what shall be run then."""
-    result = host.run(replace(request, then=None))
+    result = host.run(replace(request, then=None, ahead=None))
     if taking(request) is not None:
         found = cast("SampleBatch | Interrupted", as_batch(result))
         return DrawnAhead(found, host.drawn_ahead_s)

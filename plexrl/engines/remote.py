@@ -127,10 +127,15 @@ class EngineProcess(AbstractContextManager["EngineProcess"]):
         inputs: Sequence[Prompt] | Sequence[Sample] | Interrupted,
         options: GenerateOptions,
         key: DrawKey,
+        ahead: Forward | None = None,
     ) -> SampleBatch | Interrupted:
-        """As `generate`, until `stop` is called with this name, before or while it runs."""
+        """As `generate`, until `stop` is called with this name, before or while it runs.
+
+        Then the engine goes on with `ahead`; see `foresee`.
+        """
         work = inputs if isinstance(inputs, Interrupted) else _as_one(inputs)
-        found = self._calls.run("generate_until", BreakName(name), work, options, key)
+        args = (BreakName(name), work, options, key)
+        found = self._calls.run("generate_until", *args, ahead=ahead)
         return cast("SampleBatch | Interrupted", found)
 
     def generate_foreseen(
@@ -140,10 +145,11 @@ class EngineProcess(AbstractContextManager["EngineProcess"]):
         inputs: Sequence[Prompt] | Sequence[Sample],
         options: GenerateOptions,
         key: DrawKey,
+        ahead: Forward | None = None,
     ) -> DrawnAhead:
         """As `generate_until`, and go on with what was drawn of just this ahead (`foresee`)."""
         args = (BreakName(name, foreseen), _as_one(inputs), options, key)
-        return cast("DrawnAhead", self._calls.run("generate_until", *args))
+        return cast("DrawnAhead", self._calls.run("generate_until", *args, ahead=ahead))
 
     def stop(self, name: str) -> None:
         """End a generation after the token it is at, or training; from any thread, at once."""
@@ -164,8 +170,6 @@ class EngineProcess(AbstractContextManager["EngineProcess"]):
             The forward pass of training on the samples drawn last, or a generation with the
             weights as they are. None gives up what was begun.
         """
-        if isinstance(work, Generation):
-            work = replace(work, inputs=_as_one(cast("Sequence[Prompt]", work.inputs)))
         self._child.tell(dumps(Foresee(work)))
 
     def discard(self, name: str) -> None:
@@ -192,11 +196,16 @@ class EngineProcess(AbstractContextManager["EngineProcess"]):
         )
 
     def train_and_store(
-        self, batch: TrainBatch, options: TrainOptions, name: str, arena: SharedArena
+        self,
+        batch: TrainBatch,
+        options: TrainOptions,
+        name: str,
+        arena: SharedArena,
+        ahead: Generation | None = None,
     ) -> StoredTraining:
-        """`train`, then `store`; in one exchange."""
+        """`train`, then `store`; in one exchange. Then the engine goes on with `ahead`."""
         args = _training(batch, options, name)
-        found = self._calls.run("train", *args, arena=arena, then="store")
+        found = self._calls.run("train", *args, arena=arena, then="store", ahead=ahead)
         return cast("StoredTraining", found)
 
     def export(self, folder: str) -> None:

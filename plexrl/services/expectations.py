@@ -28,10 +28,13 @@ class Expectations:
         """A function begins."""
         self._before, self._now = self._now, (call.job, call.op)
 
-    def after(self, call: LLMCall, samples: object) -> Forward | None:
-        """The forward pass that is likely to follow this rollout, which has ended."""
-        self._drawn = samples
+    def after(self, call: LLMCall) -> Forward | None:
+        """The forward pass that is likely to follow this rollout."""
         return self._expected.get((call.job, call.op))
+
+    def note_drawn(self, samples: object) -> None:
+        """The rollout that runs has drawn these."""
+        self._drawn = samples
 
     def note_trained(self, call: LLMCall, samples: object, options: TrainOptions) -> None:
         """The function that runs trains a model on these samples."""

@@ -8,17 +8,18 @@ it. Both are hints: whatever is asked for gives the same result without them, la
 from __future__ import annotations
 
 import itertools
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 from dataflow.calls import GenerateOptions, LLMCall, TrainOptions
 from dataflow.samples import Prompt
+from plexrl.engines.forward import Forward
 from plexrl.engines.frames import Generation
 from plexrl.engines.protocol import DrawKey
 from plexrl.engines.remote import EngineProcess
 from plexrl.services.expectations import Expectations
 from plexrl.services.occupancy import Occupancy
-from plexrl.services.rollouts import Stopped
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,36 +84,49 @@ class LookAhead:
             return ""
         return begun.name
 
-    def after_rollout(self, call: LLMCall, process: EngineProcess, found: object) -> None:
-        """A rollout ended: the forward pass of training may follow."""
-        forward = self._expectations.after(call, found)
-        if forward is not None and not isinstance(found, Stopped) and self._is_idle():
-            process.foresee(forward)
-            self._computing = process
+    @contextmanager
+    def going_on(self, process: EngineProcess, work: Forward | Generation | None) -> Iterator[None]:
+        """While an engine runs what it shall go on from with this work.
+
+        It does not where that fails, or somebody waits for the group by then.
+        """
+        is_wanted = False
+        try:
+            yield
+            is_wanted = not self._occupancy.is_awaited
+        finally:
+            if work is not None and is_wanted:
+                self._computing = process
+            elif work is not None:
+                self._begun = None
+                process.foresee(None)
+
+    def training_after(self, call: LLMCall) -> Forward | None:
+        """The forward pass of the training that is likely to follow a rollout."""
+        return None if self._occupancy.is_awaited else self._expectations.after(call)
+
+    def note_drawn(self, samples: object) -> None:
+        """The rollout that runs has drawn these."""
+        self._expectations.note_drawn(samples)
 
     def note_trained(self, call: LLMCall, samples: Sequence[object], options: TrainOptions) -> None:
         """The function that runs trains a model on these samples."""
         self._expectations.note_trained(call, samples, options)
 
-    def after_training(self, call: LLMCall, process: EngineProcess) -> None:
-        """An engine has trained the next version of the model that it also samples with."""
+    def rollout_after(self, call: LLMCall, process: EngineProcess) -> Generation | None:
+        """The rollout that follows training, which this engine draws as well."""
         foretold = self._foretold.pop(call.job, None)
-        if foretold is None or not self._is_idle():
-            return
+        if foretold is None or self._occupancy.is_awaited:
+            return None
         then = foretold.call
-        options = then.options
         is_next = (then.model, then.version) == (call.model, call.version + 1)
-        if is_next and isinstance(options, GenerateOptions):
-            name = next(self._names)
-            key = DrawKey(then.seed, then.iteration)
-            process.foresee(Generation(name, foretold.prompts, options, key))
-            self._computing = process
-            self._begun = _Begun(foretold.function_id, name, process)
+        if not (is_next and isinstance(then.options, GenerateOptions)):
+            return None
+        self._begun = _Begun(foretold.function_id, next(self._names), process)
+        key = DrawKey(then.seed, then.iteration)
+        return Generation(self._begun.name, foretold.prompts, then.options, key)
 
     def forget(self, job: str) -> None:
         """A job ended."""
         self._expectations.forget(job)
         self._foretold.pop(job, None)
-
-    def _is_idle(self) -> bool:
-        return not self._occupancy.is_awaited

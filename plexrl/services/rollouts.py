@@ -12,6 +12,8 @@ from dataflow.calls import GenerateOptions, LLMCall, TrainOptions
 from dataflow.phases import Phase
 from dataflow.samples import Prompt, Sample, SampleId
 from plexrl.engines.calling import SharedArena
+from plexrl.engines.forward import Forward
+from plexrl.engines.frames import Generation
 from plexrl.engines.protocol import (
     DrawKey,
     Interrupted,
@@ -26,6 +28,19 @@ from plexrl.errors import EngineError
 @dataclass(frozen=True, slots=True)
 class Stopped:
     """A function gave its lease up in the middle; run again, it goes on."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ahead:
+    """What an engine computes before it is asked for it, as far as a rollout is concerned."""
+
+    begun: str = ""
+    """Name under which it was told to begin with the rollout; empty: it was not."""
+    then: Forward | None = None
+    """What it begins with when the rollout has ended."""
+
+
+NOTHING_AHEAD = Ahead()
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,7 +131,7 @@ class Rollouts:
         process: EngineProcess,
         inputs: Sequence[Prompt] | Sequence[Sample],
         options: GenerateOptions,
-        begun: str = "",
+        ahead: Ahead = NOTHING_AHEAD,
     ) -> tuple[Sequence[Sample] | Stopped, float]:
         """Begin a rollout under the lease, or go on with it, until it ends or yields.
 
@@ -124,8 +139,8 @@ class Rollouts:
         ----------
         call, process, inputs, options
             The rollout, and the engine it runs on.
-        begun
-            Name under which the engine may have begun with it (`EngineProcess.foresee`).
+        ahead
+            What the engine may have begun, and begins with then (`EngineProcess.foresee`).
 
         Returns
         -------
@@ -144,11 +159,14 @@ class Rollouts:
                 self.cancel(call.job)
             key, ahead_s = DrawKey(call.seed, call.iteration), 0.0
             # What was drawn of a cancelled sample is more than it should have.
-            if begun and not isinstance(work, Interrupted) and call.job not in self._cancelled:
-                drawn = process.generate_foreseen(name, begun, work, options, key)
+            is_whole = not isinstance(work, Interrupted) and call.job not in self._cancelled
+            if ahead.begun and is_whole:
+                drawn = process.generate_foreseen(
+                    name, ahead.begun, inputs, options, key, ahead.then
+                )
                 found, ahead_s = drawn.found, drawn.ahead_s
             else:
-                found = process.generate_until(name, work, options, key)
+                found = process.generate_until(name, work, options, key, ahead.then)
         if not isinstance(found, Interrupted):
             return found, ahead_s
         self._waiting[call.job, call.op] = _Waiting(function_id, process, found)
@@ -161,8 +179,11 @@ class Rollouts:
         batch: TrainBatch,
         options: TrainOptions,
         arena: SharedArena,
+        then: Generation | None = None,
     ) -> StoredTraining:
         """Train under the lease and store the state in an arena; `ask` ends it.
+
+        Then the engine goes on with what is likely to follow.
 
         Raises
         ------
@@ -170,7 +191,7 @@ class Rollouts:
             It failed or was asked to end; the state in the engine is the one from before.
         """
         with self._stoppable(call, process) as name:
-            return process.train_and_store(batch, options, name, arena)
+            return process.train_and_store(batch, options, name, arena, then)
 
     @contextmanager
     def _stoppable(self, call: LLMCall, process: EngineProcess) -> Iterator[str]:

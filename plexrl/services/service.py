@@ -55,7 +55,7 @@ from plexrl.services.models import (
 from plexrl.services.occupancy import Occupancy
 from plexrl.services.peers import Peers
 from plexrl.services.reports import LeaseEnded, LeaseStarted, Report, ServiceSnapshot
-from plexrl.services.rollouts import Rollouts, Stopped
+from plexrl.services.rollouts import Ahead, Rollouts, Stopped
 from plexrl.state.arena import Arena
 from plexrl.state.checksums import digest_of
 from plexrl.state.host import Fetched
@@ -201,8 +201,12 @@ class GroupService:
                 case Phase.ROLLOUT | Phase.EVALUATE, GenerateOptions():
                     process = self._bring(call, version, lease).process
                     begun = self._ahead.begun(lease.id, process)
-                    found, lease.ahead_s = self.rollouts.run(call, process, rest[0], options, begun)
-                    self._ahead.after_rollout(call, process, found)
+                    ahead = Ahead(begun, self._ahead.training_after(call))
+                    with self._ahead.going_on(process, ahead.then):
+                        found, lease.ahead_s = self.rollouts.run(
+                            call, process, rest[0], options, ahead
+                        )
+                    self._ahead.note_drawn(found)
                     return found
                 case Phase.LOGPROB, LogprobOptions():
                     engine = self._bring(call, version, lease)
@@ -403,12 +407,13 @@ class GroupService:
         arena = self._states.allocate(ref, engine.layout)
         try:
             engine.device = None
-            found = self.rollouts.train(call, engine.process, batch, options, arena)
+            # The engine has the weights then, and need not wait until they are committed.
+            is_sampling = self._models.is_sampled_by(call.job, call.model, engine)
+            then = self._ahead.rollout_after(call, engine.process) if is_sampling else None
+            with self._ahead.going_on(engine.process, then):
+                found = self.rollouts.train(call, engine.process, batch, options, arena, then)
             self._states.note_move(Tier.DEVICE, Tier.HOST, arena.nbytes, found.store_s)
             lease.ahead_s = found.ahead_s
-            if self._models.is_sampled_by(call.job, call.model, engine):
-                # It has the weights, and need not wait until they are committed.
-                self._ahead.after_training(call, engine.process)
             metrics = {**found.metrics, **_reward_metrics(rewards)}
             return self._commit(call, engine, arena, metrics, before)
         except BaseException:

@@ -5,6 +5,8 @@ from dataclasses import replace
 
 import pytest
 
+from dataflow.calls import TrainOptions
+from plexrl.engines.forward import first_forward
 from plexrl.engines.frames import (
     BreakName,
     Cancel,
@@ -20,8 +22,11 @@ from plexrl.engines.lookahead import LookAhead
 from plexrl.engines.protocol import Break, DrawKey, Interrupted, ModelSource
 from plexrl.engines.remote import EngineProcess
 from plexrl.engines.torch_engine import TorchEngine
+from plexrl.errors import EngineStoppedError
 from tests.plexrl.engines.conformance import KEY, OPTIONS, PROMPTS, Rig
 
+TRAIN = TrainOptions(learning_rate=1e-3)
+FORWARD = first_forward(TRAIN)
 AHEAD = Generation("ahead", PROMPTS, OPTIONS, KEY)
 ASKED = Request("generate_until", (BreakName("f", "ahead"), PROMPTS, OPTIONS, KEY))
 DETACH = Request("detach", ("arena",))
@@ -203,6 +208,29 @@ def test_a_child_draws_ahead_what_it_is_asked_for_then(remote):
     assert (again.found, again.ahead_s) == (expected, 0.0)
     remote.engine.foresee(AHEAD)
     assert remote.engine.generate(PROMPTS, OPTIONS, DrawKey(9, 9)) != expected
+
+
+@pytest.mark.slow
+def test_a_child_goes_on_from_what_it_was_asked_for(remote):
+    arena, batch = remote.new_arena(), remote.batch()
+    assert remote.engine.train_and_store(batch, TRAIN, "t", arena).ahead_s == 0.0
+    expected = remote.engine.generate(PROMPTS, OPTIONS, KEY)
+    remote.reset()
+    assert remote.engine.generate_until("r", PROMPTS, OPTIONS, KEY, FORWARD) == batch.samples
+    trained = remote.engine.train_and_store(batch, TRAIN, "t", arena, AHEAD)
+    assert trained.ahead_s > 0.0
+    found = drawn(remote)
+    assert found.found == expected
+    assert found.ahead_s > 0.0
+
+
+@pytest.mark.slow
+def test_a_child_does_not_go_on_from_what_failed(remote):
+    batch = remote.batch()
+    remote.engine.stop("t")
+    with pytest.raises(EngineStoppedError):
+        remote.engine.train_and_store(batch, TRAIN, "t", remote.new_arena(), AHEAD)
+    assert drawn(remote).ahead_s == 0.0
 
 
 @pytest.mark.slow

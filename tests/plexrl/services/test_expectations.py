@@ -23,7 +23,8 @@ def expectations():
 
 def draw(expectations, samples, call=ROLLOUT):
     expectations.begin(call)
-    return expectations.after(call, samples)
+    expectations.note_drawn(samples)
+    return expectations.after(call)
 
 
 def train(expectations, samples, call=TRAIN, options=OPTIONS):

@@ -1,5 +1,6 @@
 """What is likely to follow is begun on the right engine, and only while nobody waits."""
 
+from contextlib import suppress
 from dataclasses import replace
 
 import pytest
@@ -7,6 +8,7 @@ import pytest
 from dataflow.calls import GenerateOptions, LLMCall, TrainOptions
 from dataflow.phases import Phase
 from dataflow.samples import Prompt
+from plexrl.engines.forward import first_forward
 from plexrl.engines.frames import Generation
 from plexrl.engines.protocol import DrawKey
 from plexrl.services.lookahead import Foretold, LookAhead
@@ -40,21 +42,32 @@ def ahead():
     return LookAhead(Occupancy())
 
 
+def train(ahead, engine, call=TRAIN, error=None, meanwhile=lambda: None):
+    """Train, and say what the engine was told to go on with."""
+    work = ahead.rollout_after(call, engine)
+    with suppress(OSError), ahead.going_on(engine, work):
+        meanwhile()
+        if error is not None:
+            raise error
+    return work
+
+
 def test_a_foretold_rollout_is_begun_after_its_training(ahead, engine):
     ahead.foretell(FORETOLD)
-    ahead.after_training(TRAIN, engine)
-    (work,) = engine.foreseen
+    work = train(ahead, engine)
     assert work == Generation(work.name, PROMPTS, OPTIONS, DrawKey(11, 4))
     ahead.use(engine)
     assert ahead.begun("rollout-4", engine) == work.name
     assert ahead.begun("rollout-4", engine) == ""
+    assert engine.foreseen == []
 
 
 def test_each_is_begun_under_a_name_of_its_own(ahead, engine):
+    names = set()
     for _ in range(2):
         ahead.foretell(FORETOLD)
-        ahead.after_training(TRAIN, engine)
-    assert len({work.name for work in engine.foreseen}) == 2
+        names.add(train(ahead, engine).name)
+    assert len(names) == 2
 
 
 @pytest.mark.parametrize(
@@ -62,34 +75,58 @@ def test_each_is_begun_under_a_name_of_its_own(ahead, engine):
 )
 def test_other_training_begins_nothing(ahead, engine, call):
     ahead.foretell(FORETOLD)
-    ahead.after_training(call, engine)
-    assert engine.foreseen == []
+    assert train(ahead, engine, call) is None
 
 
 def test_nothing_is_begun_where_somebody_waits_for_the_group(ahead, engine):
     ahead._occupancy.is_awaited = True
     ahead.foretell(FORETOLD)
-    ahead.after_training(TRAIN, engine)
-    assert engine.foreseen == []
+    assert train(ahead, engine) is None
+
+
+def await_group(ahead):
+    ahead._occupancy.is_awaited = True
+
+
+@pytest.mark.parametrize("error", [OSError(), None])
+def test_what_fails_or_is_in_the_way_by_then_is_given_up(ahead, engine, error):
+    ahead.foretell(FORETOLD)
+    train(ahead, engine, error=error, meanwhile=lambda: error or await_group(ahead))
+    assert engine.foreseen == [None]
+    assert ahead.begun("rollout-4", engine) == ""
 
 
 @pytest.mark.parametrize(("function_id", "is_same"), [("rollout-5", True), ("rollout-4", False)])
 def test_what_was_begun_is_for_one_function_on_one_engine(ahead, engine, function_id, is_same):
     ahead.foretell(FORETOLD)
-    ahead.after_training(TRAIN, engine)
+    train(ahead, engine)
     assert ahead.begun(function_id, engine if is_same else Engine()) == ""
 
 
 def test_another_engine_that_is_used_ends_it(ahead, engine):
     ahead.foretell(FORETOLD)
-    ahead.after_training(TRAIN, engine)
+    train(ahead, engine)
     ahead.use(Engine())
-    assert engine.foreseen[1:] == [None]
+    assert engine.foreseen == [None]
     assert ahead.begun("rollout-4", engine) == ""
 
 
 def test_a_job_that_ended_has_nothing_begun(ahead, engine):
     ahead.foretell(FORETOLD)
     ahead.forget("job")
-    ahead.after_training(TRAIN, engine)
-    assert engine.foreseen == []
+    assert train(ahead, engine) is None
+
+
+def test_training_is_begun_after_a_rollout_that_it_was_seen_to_follow(ahead, engine):
+    samples, forwards = [1], []
+    for _ in range(2):
+        ahead.begin(ROLLOUT)
+        forwards.append(ahead.training_after(ROLLOUT))
+        with ahead.going_on(engine, forwards[-1]):
+            pass
+        ahead.note_drawn(samples)
+        ahead.begin(TRAIN)
+        ahead.note_trained(TRAIN, samples, TRAIN.options)
+    assert forwards == [None, first_forward(TRAIN.options)]
+    await_group(ahead)
+    assert ahead.training_after(ROLLOUT) is None

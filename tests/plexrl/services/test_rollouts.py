@@ -35,12 +35,12 @@ class Engine:
     def discard(self, name):
         self.discarded.append(name)
 
-    def generate_until(self, name, inputs, _options, _key):
+    def generate_until(self, name, inputs, _options, _key, _ahead):
         self.given.append(inputs)
         self.meanwhile()
         return Interrupted(name, SAMPLES, (1,)) if name in self.stopped else SAMPLES
 
-    def train_and_store(self, _batch, _options, name, _arena):
+    def train_and_store(self, _batch, _options, name, _arena, _ahead):
         self.meanwhile()
         return stored(is_stopped=name in self.stopped)
 
