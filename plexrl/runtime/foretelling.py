@@ -24,7 +24,8 @@ class Foretelling:
 
     def admitted(self, key: str, group: str, worker: str) -> None:
         """A function was sent to the worker of its group."""
-        if model_and_phase(self._coordinator.ledger[key].op)[1] != Phase.TRAIN or self._is_wanted(group, key):
+        _, phase = model_and_phase(self._coordinator.ledger[key].op)
+        if phase != Phase.TRAIN or self._is_wanted(group, key):
             return
         ledger = self._coordinator.ledger
         known = [k for k in self._gate.dependents(key) if k in ledger]
