@@ -199,15 +199,7 @@ class GroupService:
         try:
             match call.function, options:
                 case Phase.ROLLOUT | Phase.EVALUATE, GenerateOptions():
-                    process = self._bring(call, version, lease).process
-                    begun = self._ahead.begun(lease.id, process)
-                    ahead = Ahead(begun, self._ahead.training_after(call))
-                    with self._ahead.going_on(process, ahead.then):
-                        found, lease.ahead_s = self.rollouts.run(
-                            call, process, rest[0], options, ahead
-                        )
-                    self._ahead.note_drawn(found)
-                    return found
+                    return self._roll_out(call, version, rest[0], options, lease)
                 case Phase.LOGPROB, LogprobOptions():
                     engine = self._bring(call, version, lease)
                     return engine.process.logprobs(rest[0], options)
@@ -232,6 +224,21 @@ class GroupService:
         except EngineError:
             self._models.drop_dead()
             raise
+
+    def _roll_out(
+        self,
+        call: LLMCall,
+        version: VersionToken,
+        inputs: Any,
+        options: GenerateOptions,
+        lease: _Lease,
+    ) -> object:
+        process = self._bring(call, version, lease).process
+        ahead = Ahead(self._ahead.begun(lease.id, process), self._ahead.training_after(call))
+        with self._ahead.going_on(process, ahead.then):
+            found, lease.ahead_s = self.rollouts.run(call, process, inputs, options, ahead)
+        self._ahead.note_drawn(found)
+        return found
 
     def _attach(self, call: LLMCall, options: AttachOptions) -> Attached:
         """Open a model; its version 0 is read from the folder if nothing was committed."""
