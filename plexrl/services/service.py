@@ -26,7 +26,7 @@ from dataflow.calls import (
     VersionToken,
 )
 from dataflow.phases import Phase
-from dataflow.samples import Rewards
+from dataflow.samples import Prompt, Rewards, Sample
 from dataflow.starts import StartVersion
 from plexrl.clock import Clock, system_clock
 from plexrl.core.states import Manifest, StateRef, Tier
@@ -229,7 +229,7 @@ class GroupService:
         self,
         call: LLMCall,
         version: VersionToken,
-        inputs: Any,
+        inputs: Sequence[Prompt] | Sequence[Sample],
         options: GenerateOptions,
         lease: _Lease,
     ) -> object:
