@@ -257,7 +257,7 @@ class _ServiceHost:
         self._service.prefetch(*upcoming.prefetch)
 
     def _foretell(self, payload: bytes) -> None:
-        self._pool.submit(_logged, lambda: self._service.foretell(unpack(payload)))
+        self._pool.submit(_logged, lambda: self._service.ahead.foretell(unpack(payload)))
 
     def _forget(self, job: str) -> None:
         # Noted at once: the job may be hosted again by the next message.

@@ -43,7 +43,7 @@ from plexrl.errors import (
 )
 from plexrl.services.guests import Guests, Hosted
 from plexrl.services.lending import Lending
-from plexrl.services.lookahead import Foretold, LookAhead
+from plexrl.services.lookahead import LookAhead
 from plexrl.services.models import (
     EngineFactory,
     ModelTable,
@@ -134,7 +134,7 @@ class GroupService:
         self.occupancy = Occupancy(group, lease_timeout_s, hold_timeout_s)
         self._is_wanted = is_wanted
         self.rollouts = Rollouts()
-        self._ahead = LookAhead(self.occupancy)
+        self.ahead = LookAhead(self.occupancy)
         self._leaving: set[str] = set()
         """Jobs that shall be let go of."""
 
@@ -191,7 +191,7 @@ class GroupService:
 
     def _run(self, call: LLMCall, inputs: tuple[Any, ...], lease: _Lease) -> object:
         options = call.options
-        self._ahead.begin(call)
+        self.ahead.begin(call)
         if isinstance(options, AttachOptions):
             return self._attach(call, options)
         version, *rest = inputs
@@ -234,10 +234,10 @@ class GroupService:
         lease: _Lease,
     ) -> object:
         process = self._bring(call, version, lease).process
-        ahead = Ahead(self._ahead.begun(lease.id, process), self._ahead.training_after(call))
-        with self._ahead.going_on(process, ahead.then):
+        ahead = Ahead(self.ahead.begun(lease.id, process), self.ahead.training_after(call))
+        with self.ahead.going_on(process, ahead.then):
             found, lease.ahead_s = self.rollouts.run(call, process, inputs, options, ahead)
-        self._ahead.note_drawn(found)
+        self.ahead.note_drawn(found)
         return found
 
     def _attach(self, call: LLMCall, options: AttachOptions) -> Attached:
@@ -343,7 +343,7 @@ class GroupService:
             call.function is Phase.SYNC and call.options is None
         )
         engine = (self._models.rollout_engine if is_rollout else self._models.engine)(model)
-        self._ahead.use(engine.process)
+        self.ahead.use(engine.process)
         if engine.device != ref:
             fetched = self._fetch(ref, token)
             try:
@@ -408,7 +408,7 @@ class GroupService:
         engine = self._bring(call, token, lease)
         samples, advantages, rewards, old_logprobs, *reference_logprobs = inputs
         batch = TrainBatch(samples, advantages, old_logprobs, *reference_logprobs)
-        self._ahead.note_trained(call, samples, options)
+        self.ahead.note_trained(call, samples, options)
         ref = StateRef(call.job, call.model, call.version + 1)
         # Room first: training that could not be committed would be lost work.
         arena = self._states.allocate(ref, engine.layout)
@@ -416,8 +416,8 @@ class GroupService:
             engine.device = None
             # The engine has the weights then, and need not wait until they are committed.
             is_sampling = self._models.is_sampled_by(call.job, call.model, engine)
-            then = self._ahead.rollout_after(call, engine.process) if is_sampling else None
-            with self._ahead.going_on(engine.process, then):
+            then = self.ahead.rollout_after(call, engine.process) if is_sampling else None
+            with self.ahead.going_on(engine.process, then):
                 found = self.rollouts.train(call, engine.process, batch, options, arena, then)
             self._states.note_move(Tier.DEVICE, Tier.HOST, arena.nbytes, found.store_s)
             lease.ahead_s = found.ahead_s
@@ -488,10 +488,6 @@ class GroupService:
         """Let a rollout that holds the lease stop after the token it is at, and go on later."""
         self.rollouts.ask(function_id)
 
-    def foretell(self, foretold: Foretold) -> None:
-        """Say which rollout follows the training that runs or comes next; from any thread."""
-        self._ahead.foretell(foretold)
-
     def set_next_use(self, order: Sequence[tuple[str, str]]) -> None:
         """Say which ``(job, model)`` are used next, soonest first, so that eviction can tell."""
         self._states.set_next_use(order)
@@ -521,7 +517,7 @@ class GroupService:
                 raise ServiceError(f"job {job!r} is back on group {self.group!r}")
             self._models.forget(job)
             self.rollouts.forget(job)
-            self._ahead.forget(job)
+            self.ahead.forget(job)
         self.lending.forget(job)
         self._states.flush(timeout_s)
         self._states.drop_job(job, timeout_s)
