@@ -8,13 +8,15 @@ import textwrap
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 from dataclasses import replace
+from itertools import chain
 from pathlib import Path
 
 import pytest
 
 from dataflow.calls import TrainOptions
-from plexrl.engines import process
+from plexrl.engines import child, process
 from plexrl.engines.child_environment import child_environment
 from plexrl.engines.frames import dumps, receive, send, send_beat
 from plexrl.engines.protocol import Break, ModelSource
@@ -28,16 +30,32 @@ pytestmark = pytest.mark.slow
 
 
 @pytest.fixture(scope="module")
-def rig(base_folder, other_folder):
+def nursery(base_folder):
+    """Engine processes for tests to end, which start side by side while others are used."""
+    source = ModelSource(base_folder)
+    # Long enough for the call that ends a start, whatever else runs.
+    kinds = {"plain": {}, "hasty": {"call_timeout_s": 1.0}, "strict": {"heartbeat_timeout_s": 1.0}}
+    with ThreadPoolExecutor(2) as pool, ExitStack() as ending:
+        started = {
+            kind: [pool.submit(EngineProcess, source, **options) for _ in range(count)]
+            for (kind, options), count in zip(kinds.items(), (3, 1, 1), strict=True)
+        }
+        for engine in chain.from_iterable(started.values()):
+            ending.callback(lambda engine=engine: engine.result().close())
+        yield started
+
+
+@pytest.fixture(scope="module")
+def rig(base_folder, other_folder, nursery):
+    del nursery  # It starts first, to be ready when it is needed.
     with EngineProcess(ModelSource(base_folder)) as engine:
         yield RemoteRig(engine, base_folder, other_folder, lambda arena: arena)
 
 
 @pytest.fixture
-def doomed(base_folder):
+def doomed(nursery):
     """An engine process that the test may end."""
-    with EngineProcess(ModelSource(base_folder)) as engine:
-        yield engine
+    return nursery["plain"].pop().result()
 
 
 def ends(pid_fd):
@@ -138,20 +156,20 @@ def test_a_killed_engine_is_an_error_and_stays_one(doomed):
         doomed.weights_sha256()
 
 
-def test_a_stopped_engine_is_killed_at_the_time_limit(base_folder):
-    with EngineProcess(ModelSource(base_folder), call_timeout_s=0.2) as engine:
-        os.kill(engine.pid, signal.SIGSTOP)
-        with pytest.raises(EngineError, match=r"did not answer weights_sha256 within 0.2 s"):
-            engine.weights_sha256()
-        assert not engine.is_alive
+def test_a_stopped_engine_is_killed_at_the_time_limit(nursery):
+    engine = nursery["hasty"].pop().result()
+    os.kill(engine.pid, signal.SIGSTOP)
+    with pytest.raises(EngineError, match=r"did not answer weights_sha256 within 1 s"):
+        engine.weights_sha256()
+    assert not engine.is_alive
 
 
-def test_a_stopped_engine_is_killed_when_it_gives_no_sign_of_life(base_folder):
-    with EngineProcess(ModelSource(base_folder), heartbeat_timeout_s=0.2) as engine:
-        os.kill(engine.pid, signal.SIGSTOP)
-        with pytest.raises(EngineDiedError, match=r"no sign of life for 0.2 s during weights_sha"):
-            engine.weights_sha256()
-        assert not engine.is_alive
+def test_a_stopped_engine_is_killed_when_it_gives_no_sign_of_life(nursery):
+    engine = nursery["strict"].pop().result()
+    os.kill(engine.pid, signal.SIGSTOP)
+    with pytest.raises(EngineDiedError, match=r"no sign of life for 1 s during weights_sha"):
+        engine.weights_sha256()
+    assert not engine.is_alive
 
 
 def test_signs_of_life_are_no_replies_and_reset_the_patience():
@@ -201,7 +219,8 @@ def test_closing_ends_the_child_and_later_calls_are_errors(doomed):
         doomed.weights_sha256()
 
 
-def test_closing_from_another_thread_ends_a_call_that_hangs(doomed):
+def test_closing_from_another_thread_ends_a_call_that_hangs(doomed, monkeypatch):
+    monkeypatch.setattr(child, "_EXIT_WAIT_S", 0.2)
     os.kill(doomed.pid, signal.SIGSTOP)
     failures = []
 
@@ -219,9 +238,10 @@ def test_closing_from_another_thread_ends_a_call_that_hangs(doomed):
     assert len(failures) == 1
 
 
-def test_ctrl_c_is_left_to_the_parent(doomed):
-    os.kill(doomed.pid, signal.SIGINT)
-    assert len(doomed.weights_sha256()) == 64
+def test_ctrl_c_is_left_to_the_parent(rig):
+    os.kill(rig.engine.pid, signal.SIGINT)
+    rig.reset()
+    assert len(rig.engine.weights_sha256()) == 64
 
 
 def test_the_child_ends_with_its_parent(base_folder):

@@ -3,6 +3,8 @@
 import os
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 from dataclasses import replace
 
 import pytest
@@ -141,21 +143,37 @@ def test_released_memory_is_given_back_and_taken_again(rig):
         assert max_diff(rig.torch, found) < MAX_DIFF
 
 
-@pytest.mark.parametrize("kind", ["llama", "qwen2"])
-def test_other_architectures_share_their_states_too(kind, tmp_path):
-    config = {
-        "llama": LlamaConfig(**WIDE, num_key_value_heads=1, tie_word_embeddings=False),
-        "qwen2": Qwen2Config(**WIDE, num_key_value_heads=2, tie_word_embeddings=True),
-    }[kind]
-    folder = save(tmp_path, config)
+OTHERS = {
+    "llama": LlamaConfig(**WIDE, num_key_value_heads=1, tie_word_embeddings=False),
+    "qwen2": Qwen2Config(**WIDE, num_key_value_heads=2, tie_word_embeddings=True),
+}
+
+
+@pytest.fixture(scope="module")
+def started(tmp_path_factory):
+    """Architecture → its folder, and the future of its engine: they start side by side."""
+    folders = {kind: save(tmp_path_factory.mktemp(kind), OTHERS[kind]) for kind in OTHERS}
+    with ThreadPoolExecutor(len(folders)) as pool, ExitStack() as ending:
+        found = {
+            kind: (folder, pool.submit(EngineProcess, ModelSource(folder, kind=EngineKind.VLLM)))
+            for kind, folder in folders.items()
+        }
+        for _, starting in found.values():
+            ending.callback(lambda starting=starting: starting.result().close())
+        yield found
+
+
+@pytest.mark.parametrize("kind", OTHERS)
+def test_other_architectures_share_their_states_too(kind, started):
+    folder, starting = started[kind]
     torch_engine = TorchEngine(ModelSource(folder), "cpu")
     arena = Arena(torch_engine.layout().nbytes)
-    with EngineProcess(ModelSource(folder, kind=EngineKind.VLLM)) as engine:
-        torch_engine._network.weights.mul_(1.5)
-        torch_engine.store(arena.view)
-        engine.load(arena)
-        samples = engine.generate(PROMPTS, GenerateOptions(4, 16), DrawKey(0, 0))
-        assert max_diff(torch_engine, samples) < MAX_DIFF
+    engine = starting.result()
+    torch_engine._network.weights.mul_(1.5)
+    torch_engine.store(arena.view)
+    engine.load(arena)
+    samples = engine.generate(PROMPTS, GenerateOptions(4, 16), DrawKey(0, 0))
+    assert max_diff(torch_engine, samples) < MAX_DIFF
 
 
 def test_a_head_size_without_a_kernel_is_the_users_error(tmp_path):
