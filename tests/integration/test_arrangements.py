@@ -166,15 +166,20 @@ def test_a_function_over_two_groups_holds_both_at_once(two_groups, small_job, al
 
 
 @pytest.mark.parametrize("lost", ["group-0", "group-1"])
-def test_the_death_of_either_group_changes_no_bit(two_groups, small_job, alone, tmp_path, lost):
+def test_the_death_of_either_group_changes_no_bit(
+    two_groups, small_job, alone, gate, tmp_path, lost
+):
     name = f"mortal-{lost}"
-    run = two_groups.submit(small_job(name, iterations=8, arrangement="split", groups=SPLIT))
-    wait_for_iteration(run, 3)
+    held = gate(5)
+    job = small_job(name, iterations=6, arrangement="split", groups=SPLIT, reward=held)
+    run = two_groups.submit(job)
+    wait_for_iteration(run, 2)
     (worker,) = [g.worker for g in two_groups.status().groups if g.name == lost]
     kill_worker(two_groups, worker)
+    held.open()
     run.result(TIMEOUT_S)
-    assert run.export(tmp_path / name) == alone(small_job, "eight", iterations=8)
-    assert [row["iteration"] for row in run.metrics()] == list(range(8))
+    assert run.export(tmp_path / name) == alone(small_job, "six", iterations=6)
+    assert [row["iteration"] for row in run.metrics()] == list(range(6))
 
 
 def test_an_arrangement_that_cannot_be_had_is_refused_at_once(two_groups, small_job):

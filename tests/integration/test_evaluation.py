@@ -61,21 +61,20 @@ def test_a_target_ends_a_job_with_the_version_that_reached_it(cluster, small_job
 def test_patience_outlives_a_restart(small_job, tmp_path):
     # The score never rises, whatever is trained.
     options = {"every_iterations": 1, "num_prompts": 2, "patience": 3, "reward": zero}
-    spec = small_job("patient", iterations=12, evaluation=options)
-    with plexrl.LocalCluster(groups=1, store=tmp_path) as cluster:
-        run = cluster.submit(spec)
-        assert run.result(TIMEOUT_S).iteration == 4
+    names = ("patient", "robbed")
+    specs = [small_job(name, iterations=12, evaluation=options) for name in names]
     log = SampleLog(tmp_path)
-    assert log.iterations("patient", EVALUATION) == (0, 1, 2, 3)
-    with plexrl.LocalCluster(groups=1, store=tmp_path) as cluster:
-        run = cluster.submit(spec, resume=True)
-        assert run.result(TIMEOUT_S).iteration == 4
+
+    def run_all(*, resume):
+        with plexrl.LocalCluster(groups=1, store=tmp_path) as cluster:
+            for run in [cluster.submit(spec, resume=resume) for spec in specs]:
+                assert run.result(TIMEOUT_S).iteration == 4
+        assert [log.iterations(name, EVALUATION) for name in names] == [(0, 1, 2, 3)] * 2
+
+    run_all(resume=False)
     # An evaluation that a driver did not live to see is made up for.
-    (tmp_path / "samples" / "patient" / EVALUATION / "000003.jsonl").unlink()
-    with plexrl.LocalCluster(groups=1, store=tmp_path) as cluster:
-        run = cluster.submit(spec, resume=True)
-        assert run.result(TIMEOUT_S).iteration == 4
-    assert log.iterations("patient", EVALUATION) == (0, 1, 2, 3)
+    (tmp_path / "samples" / "robbed" / EVALUATION / "000003.jsonl").unlink()
+    run_all(resume=True)
 
 
 def zero(_sample):

@@ -5,6 +5,7 @@ import json
 import pytest
 from typer.testing import CliRunner
 
+from plexrl.cli import attached
 from plexrl.cli.main import app
 
 pytestmark = [pytest.mark.slow]
@@ -86,7 +87,8 @@ def test_a_running_cluster_becomes_a_problem(cluster, address, small_job):
     assert {op["name"] for op in job["ops"]} == {op for op in ran if ".sync." not in op}
 
 
-def test_profile_of_an_address_where_nothing_answers_is_one_error():
+def test_profile_of_an_address_where_nothing_answers_is_one_error(monkeypatch):
+    monkeypatch.setattr(attached, "CONNECT_S", 0.5)
     done = invoke("profile", "tcp://127.0.0.1:9")
     assert done.exit_code == 2
     assert "no Dask scheduler answers" in done.output

@@ -18,17 +18,32 @@ pytestmark = pytest.mark.slow
 STORE = "s3://states/runs"
 
 
-@pytest.fixture
-def service(monkeypatch, tmp_path):
+@pytest.fixture(scope="module")
+def service(tmp_path_factory):
     pytest.importorskip("obstore", reason="needs obstore (plexrl[remote])")
-    monkeypatch.chdir(tmp_path)  # where trackers write if the store is no folder
-    with s3_server() as endpoint:
-        monkeypatch.setenv("AWS_ENDPOINT_URL", endpoint)
-        monkeypatch.setenv("AWS_ALLOW_HTTP", "true")
-        monkeypatch.setenv("AWS_REGION", "us-east-1")
-        monkeypatch.setenv("AWS_ACCESS_KEY_ID", "test")
-        monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "test")
+    with s3_server() as endpoint, pytest.MonkeyPatch.context() as patch:
+        # Where trackers write if the store is no folder.
+        patch.chdir(tmp_path_factory.mktemp("remote"))
+        patch.setenv("AWS_ENDPOINT_URL", endpoint)
+        patch.setenv("AWS_ALLOW_HTTP", "true")
+        patch.setenv("AWS_REGION", "us-east-1")
+        patch.setenv("AWS_ACCESS_KEY_ID", "test")
+        patch.setenv("AWS_SECRET_ACCESS_KEY", "test")
         yield
+
+
+@pytest.fixture(scope="module")
+def exported(service, small_job, host_budget_bytes, tmp_path_factory):
+    """What a job ended with on a cluster whose store is at the URL, where a second job ran too."""
+    del service
+    folder = tmp_path_factory.mktemp("far") / "run"
+    with plexrl.LocalCluster(
+        groups=1, store=STORE, host_budget_bytes=host_budget_bytes, dashboard_address=None
+    ) as cluster:
+        runs = [cluster.submit(small_job(n, iterations=i)) for n, i in (("far", 3), ("near", 2))]
+        assert [run.result(TIMEOUT_S).iteration for run in runs] == [3, 2]
+        assert runs[0].export(folder)
+    return folder
 
 
 @pytest.fixture
@@ -56,38 +71,27 @@ def told(*arguments):
     return json.loads(done.stdout)
 
 
-@pytest.mark.usefixtures("service")
-def test_a_cluster_keeps_everything_at_a_url(small_job, host_budget_bytes, tmp_path):
-    job = small_job("far", iterations=3)
-    with plexrl.LocalCluster(
-        groups=1, store=STORE, host_budget_bytes=host_budget_bytes, dashboard_address=None
-    ) as cluster:
-        run = cluster.submit(job)
-        assert run.result(TIMEOUT_S).iteration == 3
-        digest = run.export(tmp_path / "run")
+def rows_of_states():
+    return {row["job"]: row for row in told("store", "ls", STORE)["states"]}
+
+
+def test_a_cluster_keeps_everything_at_a_url(exported, tmp_path):
     registry = JobRegistry(STORE)
-    assert (registry.names(), registry.unfinished()) == (("far",), ())
-    (row,) = told("store", "ls", STORE)["states"]
+    assert (set(registry.names()), registry.unfinished()) == ({"far", "near"}, ())
+    row = rows_of_states()["far"]
     assert (row["job"], row["state"], row["iteration"]) == ("far", "finished", 3)
     assert {found["damage"] for found in told("store", "check", STORE)["findings"]} == {""}
-    (cleared,) = told("store", "gc", STORE, "--keep", "1")["jobs"]
-    assert cleared["left_alone"] == ""
-    (row,) = told("store", "ls", STORE)["states"]
-    assert row["versions"] == [3]
+    cleared = told("store", "gc", STORE, "--keep", "1")["jobs"]
+    assert [job["left_alone"] for job in cleared] == ["", ""]
+    assert [len(row["versions"]) for row in rows_of_states().values()] == [1, 1]
+    assert rows_of_states()["far"]["versions"] == [3]
     told("store", "export", STORE, "far/actor", str(tmp_path / "store"))
-    exported = [(tmp_path / name / "model.safetensors").read_bytes() for name in ("run", "store")]
-    assert exported[0] == exported[1]
-    assert digest
+    files = [folder / "model.safetensors" for folder in (exported, tmp_path / "store")]
+    assert files[0].read_bytes() == files[1].read_bytes()
 
 
-@pytest.mark.usefixtures("service")
-def test_a_running_cluster_takes_a_store_at_a_url_and_goes_on_with_its_jobs(
-    dask_client, small_job, host_budget_bytes
-):
-    with plexrl.LocalCluster(
-        groups=1, store=STORE, host_budget_bytes=host_budget_bytes, dashboard_address=None
-    ) as first:
-        first.submit(small_job("near", iterations=2)).result(TIMEOUT_S)
+@pytest.mark.usefixtures("exported")
+def test_a_running_cluster_takes_a_store_at_a_url_and_goes_on_with_its_jobs(dask_client, small_job):
     with pytest.raises(StoreError, match=r"s3://nowhere/runs/states.*check the URL"):
         plexrl.attach(dask_client, store="s3://nowhere/runs")
     cluster = plexrl.attach(dask_client, store=STORE)
@@ -97,8 +101,7 @@ def test_a_running_cluster_takes_a_store_at_a_url_and_goes_on_with_its_jobs(
     assert plexrl.attach(dask_client).jobs() == plexrl.attach(dask_client, store=STORE).jobs()
     with pytest.raises(InputError, match=f"with the store {STORE}, not s3://states/others"):
         plexrl.attach(dask_client, store="s3://states/others")
-    newest = {row["job"]: row["versions"][-1] for row in told("store", "ls", STORE)["states"]}
-    assert newest["near"] == 4
+    assert rows_of_states()["near"]["versions"][-1] == 4
 
 
 @pytest.mark.usefixtures("service")
