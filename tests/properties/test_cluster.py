@@ -170,8 +170,6 @@ class Cluster(RuleBasedStateMachine):
 Cluster.TestCase.settings = settings(
     max_examples=20,
     stateful_step_count=25,
-    deadline=None,
-    derandomize=True,
     suppress_health_check=list(HealthCheck),
 )
 TestCluster = Cluster.TestCase

@@ -199,8 +199,6 @@ class StatesAgainstDictionary(RuleBasedStateMachine):
 _SETTINGS = settings(
     max_examples=40,
     stateful_step_count=30,
-    deadline=None,
-    derandomize=True,
     suppress_health_check=list(HealthCheck),
 )
 

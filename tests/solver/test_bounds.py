@@ -18,7 +18,7 @@ def test_the_longest_job_alone_is_a_floor():
 
 
 @given(jobs_of_one_group())
-@settings(max_examples=30, deadline=None, derandomize=True)
+@settings(max_examples=30)
 def test_no_cycle_is_below_the_floor(jobs):
     assert cycle_floor_ticks(jobs) <= best_cycle(jobs)
 

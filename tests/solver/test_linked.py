@@ -96,7 +96,7 @@ def _fits(here, cycle):
 
 @pytest.mark.slow
 @given(linked_problems())
-@settings(max_examples=25, deadline=None, derandomize=True)
+@settings(max_examples=25)
 def test_the_proven_cycle_is_the_shortest_there_is(problem):
     answer = shortest_cycle("g+h", problem.jobs, None, EFFORT)
     assert answer.ending is Ending.OPTIMAL
@@ -106,7 +106,7 @@ def test_the_proven_cycle_is_the_shortest_there_is(problem):
 
 @pytest.mark.slow
 @given(linked_problems())
-@settings(max_examples=100, deadline=None, derandomize=True)
+@settings(max_examples=100)
 def test_the_greedy_timeline_is_valid_and_the_solver_takes_it_as_a_hint(problem):
     built = greedy_timeline("g+h", problem.jobs)
     plan = plan_of(problem, [built])

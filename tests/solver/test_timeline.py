@@ -33,7 +33,7 @@ def test_ops_without_a_wait_between_them_stay_together():
 
 
 @given(jobs_of_one_group(max_jobs=5, max_ops=4))
-@settings(max_examples=25, deadline=None, derandomize=True)
+@settings(max_examples=25)
 def test_every_timeline_is_valid(jobs):
     problem = one_group(*jobs)
     plan = plan_of(problem, [greedy_timeline("g", jobs)])
@@ -41,7 +41,7 @@ def test_every_timeline_is_valid(jobs):
 
 
 @given(jobs_of_one_group())
-@settings(max_examples=20, deadline=None, derandomize=True)
+@settings(max_examples=20)
 def test_a_timeline_is_never_shorter_than_the_best_nor_longer_than_one_after_the_other(jobs):
     cycle = greedy_timeline("g", jobs).cycle_ticks
     in_turn = sum(j.alone_ticks + sum(op.switch_ticks for op in j.ops) for j in jobs)

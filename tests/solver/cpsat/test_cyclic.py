@@ -25,7 +25,7 @@ def _is_valid(jobs, timeline):
 
 
 @given(jobs_of_one_group())
-@settings(max_examples=40, deadline=None, derandomize=True)
+@settings(max_examples=40)
 @pytest.mark.slow
 def test_the_cycle_is_the_best_there_is(jobs):
     best = best_cycle(jobs)

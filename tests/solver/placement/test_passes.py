@@ -41,7 +41,7 @@ def _every_count(jobs, most):
 
 
 @given(jobs_of_one_group(max_jobs=3, max_ops=2), st.sampled_from([1000, 1100, 1400, 2000]))
-@settings(max_examples=80, deadline=None, derandomize=True)
+@settings(max_examples=80)
 def test_multiples_of_limits_miss_no_number_of_passes(jobs, limit):
     tight = [replace(j, slowdown_limit_permille=limit) for j in jobs]
     assert any(pass_counts(tight, 4)) == _every_count(tight, 4)

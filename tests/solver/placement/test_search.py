@@ -35,7 +35,7 @@ def _cheapest(problem):
 
 
 @given(jobs_of_one_group(max_jobs=4, max_ops=2), st.sampled_from([1000, 1300, 2000, 5000]))
-@settings(max_examples=40, deadline=None, derandomize=True)
+@settings(max_examples=40)
 def test_the_search_finds_the_cheapest_placement(jobs, limit):
     tight = tuple(
         job(j.id, *((o.duration_ticks, o.wait_ticks, o.switch_ticks) for o in j.ops), limit=limit)
@@ -48,7 +48,7 @@ def test_the_search_finds_the_cheapest_placement(jobs, limit):
 
 
 @given(jobs_of_one_group(max_jobs=4, max_ops=2), st.data())
-@settings(max_examples=40, deadline=None, derandomize=True)
+@settings(max_examples=40)
 def test_what_moves_cost_is_weighed(jobs, data):
     moving = tuple(replace(j, move_ticks=data.draw(st.sampled_from([0, 100, 400]))) for j in jobs)
     current = {j.id: data.draw(st.sampled_from("ghi")) for j in jobs if data.draw(st.booleans())}
