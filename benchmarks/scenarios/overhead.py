@@ -2,9 +2,9 @@
 
 The peer is the same job as a plain loop: one engine in one process, no Dask, no commits
 (`benchmarks.plain_loop`). Plain and PlexRL runs take turns, so that a machine that gets slower
-does so for both; the fraction is the median over such rounds, each the medians of its iterations,
-since a long iteration varies by more than it. A second peer is the same iteration graph on Ray
-(`benchmarks.peers`).
+does so for both. A long iteration varies from minute to minute by far more than PlexRL adds to it;
+so single ones take turns, and the fraction is the median over such pairs. A second peer is the same
+iteration graph on Ray (`benchmarks.peers`).
 """
 
 from __future__ import annotations
@@ -15,7 +15,9 @@ import statistics
 import subprocess
 import sys
 import tempfile
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
 
 import plexrl
 from benchmarks.contract import BenchmarkResult, Progress
@@ -44,7 +46,7 @@ class Case:
 def run(quick: bool, progress: Progress) -> BenchmarkResult:
     """Measure starts, handoffs, and what an iteration of a job alone costs on top."""
     tiny = Case("tiny", 16, 8, iterations=8 if quick else 24, rounds=1 if quick else 3)
-    long = Case("long", 192, 16, iterations=3 if quick else 5, rounds=1 if quick else 5)
+    long = Case("long", 192, 16, iterations=WARM_ITERATIONS, rounds=2 if quick else 16)
     base = plexrl.tiny_base("letters", seed=SEED)
     figures: dict[str, float] = {}
     peers: dict[str, float] = {}
@@ -52,44 +54,57 @@ def run(quick: bool, progress: Progress) -> BenchmarkResult:
         tempfile.TemporaryDirectory() as store,
         plexrl.LocalCluster(groups=1, store=store) as cluster,
     ):
-        for case in (tiny, long):
-            plain: list[list[float]] = []
-            ours: list[list[float]] = []
-            for index in range(case.rounds):
-                progress(f"{case.name}: round {index + 1} of {case.rounds}, plain loop")
-                plain.append(_plain_iterations_s(base, case))
-                progress(f"{case.name}: round {index + 1} of {case.rounds}, PlexRL")
-                job = overhead_job(base, f"{case.name}-{index}", case)
-                run = cluster.submit(job)
-                run.result(TIMEOUT_S)
-                ours.append([row["duration_s"] for row in run.metrics()[WARM_ITERATIONS:]])
-            plain_s, ours_s = (
-                statistics.median(itertools.chain(*rounds)) for rounds in (plain, ours)
-            )
-            peers[f"plain_iteration_s_{case.name}"] = plain_s
-            figures[f"iteration_s_{case.name}"] = ours_s
-            if case is tiny:
-                figures["alone_overhead_ms"] = 1000 * (ours_s - plain_s)
-                figures["iteration_ms"] = 1000 * ours_s
-                figures |= _starts(cluster.trace().leases)
-                progress("handoffs between two jobs")
-                figures |= _handoffs(cluster, base, case)
-            else:
-                figures |= _fractions(ours, plain)
+        plain: list[float] = []
+        ours: list[float] = []
+        for index in range(tiny.rounds):
+            progress(f"tiny: round {index + 1} of {tiny.rounds}, plain loop")
+            plain += _plain_iterations_s(base, tiny)
+            progress(f"tiny: round {index + 1} of {tiny.rounds}, PlexRL")
+            ours += _iterations_s(cluster, base, f"tiny-{index}", tiny)[WARM_ITERATIONS:]
+        plain_s, ours_s = statistics.median(plain), statistics.median(ours)
+        peers["plain_iteration_s_tiny"] = plain_s
+        figures["iteration_s_tiny"] = ours_s
+        figures["alone_overhead_ms"] = 1000 * (ours_s - plain_s)
+        figures["iteration_ms"] = 1000 * ours_s
+        figures |= _starts(cluster.trace().leases)
+        progress("handoffs between two jobs")
+        figures |= _handoffs(cluster, base, tiny)
+        _pairs(cluster, base, long, progress, figures, peers)
     figures |= _ray(base, tiny, progress)
     return BenchmarkResult("overhead", figures, peers, SEED)
 
 
-def _fractions(ours: list[list[float]], plain: list[list[float]]) -> dict[str, float]:
-    """What PlexRL adds to an iteration, as a share of it: over the rounds, and its range."""
-    rounds = [
-        statistics.median(a) / statistics.median(b) - 1 for a, b in zip(ours, plain, strict=True)
-    ]
-    return {
-        "alone_overhead_fraction": statistics.median(rounds),
-        "alone_overhead_fraction_min": min(rounds),
-        "alone_overhead_fraction_max": max(rounds),
-    }
+def _iterations_s(cluster: plexrl.LocalCluster, base: str, name: str, case: Case) -> list[float]:
+    """Seconds of the iterations of a job alone."""
+    run = cluster.submit(overhead_job(base, name, case))
+    run.result(TIMEOUT_S)
+    return [row["duration_s"] for row in run.metrics()]
+
+
+def _pairs(
+    cluster: plexrl.LocalCluster,
+    base: str,
+    case: Case,
+    progress: Progress,
+    figures: dict[str, float],
+    peers: dict[str, float],
+) -> None:
+    """What PlexRL adds to a long iteration, as a share of it: single ones take turns."""
+    plain: list[float] = []
+    ours: list[float] = []
+    with _plain_loop(base, replace(case, iterations=case.rounds + 2)) as iterate:
+        iterate()
+        for index in range(case.rounds):
+            progress(f"{case.name}: pair {index + 1} of {case.rounds}")
+            plain.append(iterate())
+            ours.append(_iterations_s(cluster, base, f"{case.name}-{index}", case)[-1])
+    fractions = [a / b - 1 for a, b in zip(ours, plain, strict=True)]
+    quarters = statistics.quantiles(fractions, n=4)
+    figures[f"iteration_s_{case.name}"] = statistics.median(ours)
+    peers[f"plain_iteration_s_{case.name}"] = statistics.median(plain)
+    figures["alone_overhead_fraction"] = statistics.median(fractions)
+    figures["alone_overhead_fraction_lower_quarter"] = quarters[0]
+    figures["alone_overhead_fraction_upper_quarter"] = quarters[2]
 
 
 def overhead_job(base: str, name: str, case: Case) -> JobSpec:
@@ -151,6 +166,49 @@ def _handoffs(cluster: plexrl.LocalCluster, base: str, case: Case) -> dict[str, 
     return {"handoff_ms_p50": statistics.median(gaps_ms)}
 
 
+@contextmanager
+def _plain_loop(base: str, case: Case) -> Iterator[Callable[[], float]]:
+    """The plain loop in a process of its own: each call does an iteration and says its seconds."""
+    script = (
+        "import json, os, sys, torch\n"
+        "torch.set_num_threads(1)\n"
+        "from benchmarks.plain_loop import run_plain\n"
+        "from benchmarks.scenarios.overhead import Case, overhead_job\n"
+        "def wait():\n"
+        "    if not sys.stdin.readline():\n"
+        "        os._exit(0)\n"
+        "def tell(_index, iteration):\n"
+        "    print(iteration.total_s, flush=True)\n"
+        "    wait()\n"
+        "base, case = json.loads(sys.argv[1])\n"
+        "wait()\n"
+        "run_plain(overhead_job(base, 'plain', Case(**case)), progress=tell)\n"
+    )
+    process = subprocess.Popen(
+        [sys.executable, "-c", script, _arguments(base, case)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+        env=child_environment(),
+    )
+
+    def iterate() -> float:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        print(file=process.stdin, flush=True)
+        told = process.stdout.readline()
+        if not told:
+            raise RuntimeError(f"the plain loop ended with exit status {process.wait()}")
+        return float(told)
+
+    with process:
+        yield iterate
+
+
+def _arguments(base: str, case: Case) -> str:
+    return json.dumps([base, {name: getattr(case, name) for name in Case.__slots__}])
+
+
 def _plain_iterations_s(base: str, case: Case) -> list[float]:
     """Iteration seconds of the plain loop, in a process like those engines run in."""
     script = (
@@ -162,9 +220,8 @@ def _plain_iterations_s(base: str, case: Case) -> list[float]:
         "run = run_plain(overhead_job(base, 'plain', Case(**case)))\n"
         "print(json.dumps([i.total_s for i in run.iterations]))\n"
     )
-    fields = {name: getattr(case, name) for name in Case.__slots__}
     done = subprocess.run(
-        [sys.executable, "-c", script, json.dumps([base, fields])],
+        [sys.executable, "-c", script, _arguments(base, case)],
         check=True,
         capture_output=True,
         text=True,
