@@ -6,6 +6,7 @@ trained and says when the lease began and ended. It never decides what runs next
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import dataclass, field, replace
@@ -62,6 +63,9 @@ from plexrl.state.host import Fetched
 from plexrl.state.manager import StateManager
 from plexrl.state.store import Store
 from solver.trace import Outcome
+
+HANDOVER_S = 0.002
+"""Seconds until a function that another one follows at once gives its result."""
 
 
 @dataclass(slots=True)
@@ -171,7 +175,12 @@ class GroupService:
         ):
             if not self._is_wanted(function_id):
                 raise LeaseError(f"{call.op} of job {call.job!r} was cancelled while it waited")
-            return self._run_under_lease(call, inputs, function_id)
+            result = self._run_under_lease(call, inputs, function_id)
+            is_followed = self.occupancy.is_awaited
+        if is_followed:
+            # Its thread gives the engine its work meanwhile; both would want the interpreter.
+            time.sleep(HANDOVER_S)
+        return result
 
     def _run_under_lease(self, call: LLMCall, inputs: tuple[Any, ...], function_id: str) -> object:
         lease = _Lease(function_id, self._clock())
