@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import networkx as nx
 
-from solver.plan import Timeline, Timing
+from solver.plan import Plan, Timeline, Timing
 from solver.problem import Group, Job, Problem
 
 
@@ -106,3 +106,20 @@ def joined(timelines: Sequence[Timeline]) -> Timeline:
         # What holds several groups is in the timeline of each.
         tuple(dict.fromkeys(timing for timeline in timelines for timing in timeline.timings)),
     )
+
+
+def together(problem: Problem, plan: Plan) -> Iterator[tuple[Timeline, ...]]:
+    """Timelines of a plan, those together that have one cycle."""
+    if not problem.is_linked:
+        yield from ((timeline,) for timeline in plan.timelines)
+        return
+    placed: dict[str, list[Job]] = {}
+    for job in problem.jobs:
+        placed.setdefault(str(job.pinned_group), []).append(job)
+    left = {line.group: line for line in plan.timelines}
+    for circle in circles(problem, placed):
+        names = [group.id for group in circle.groups if group.id in left]
+        if names:
+            yield tuple(left.pop(name) for name in names)
+    # What serves nobody is refused like any other line of strangers.
+    yield from ((line,) for line in left.values())

@@ -16,7 +16,7 @@ from solver.cpsat import guard
 from solver.errors import PlanError, SolverError
 from solver.explain import explain
 from solver.improve import MAX_TIMELINE_OPS, improve
-from solver.linked import circles
+from solver.linked import circles, joined, together
 from solver.objective import Objective, value_of
 from solver.placement.emptying import emptied
 from solver.placement.greedy import Placed, greedy_plan, timelines_of
@@ -160,7 +160,8 @@ def _placed_linked(attempt: Attempt, previous: Plan | None) -> Placed:
 
 def _offer_previous(attempt: Attempt, previous: Plan) -> None:
     try:
-        attempt.offer(plan_of(attempt.problem, previous.timelines), Source.PREVIOUS)
+        lines = [joined(lines) for lines in together(attempt.problem, previous)]
+        attempt.offer(plan_of(attempt.problem, lines), Source.PREVIOUS)
     except (PlanError, KeyError):
         attempt.reasons.append("the previous plan does not fit the problem any more")
 

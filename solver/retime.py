@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from solver.errors import PlanError
-from solver.linked import circles, joined
+from solver.linked import joined, together
 from solver.plan import Plan, Timeline, Timing
 from solver.problem import Job, Op, Problem
 from solver.timeline import plan_of
@@ -41,24 +41,7 @@ def retime(problem: Problem, plan: Plan) -> Plan:
         The plan serves other jobs or ops, or serves them elsewhere, or no cycle length lets the
         order be served.
     """
-    return plan_of(problem, [_retimed(problem, lines) for lines in _together(problem, plan)])
-
-
-def _together(problem: Problem, plan: Plan) -> Iterator[tuple[Timeline, ...]]:
-    """Timelines of a plan, those together that have one cycle."""
-    if not problem.is_linked:
-        yield from ((timeline,) for timeline in plan.timelines)
-        return
-    placed: dict[str, list[Job]] = {}
-    for job in problem.jobs:
-        placed.setdefault(str(job.pinned_group), []).append(job)
-    left = {line.group: line for line in plan.timelines}
-    for circle in circles(problem, placed):
-        names = [group.id for group in circle.groups if group.id in left]
-        if names:
-            yield tuple(left.pop(name) for name in names)
-    # What serves nobody is refused like any other line of strangers.
-    yield from ((line,) for line in left.values())
+    return plan_of(problem, [_retimed(problem, lines) for lines in together(problem, plan)])
 
 
 def _retimed(problem: Problem, lines: Sequence[Timeline]) -> Timeline:

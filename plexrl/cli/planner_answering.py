@@ -32,6 +32,8 @@ from solver.explain_pools import explain_pools
 from solver.planner import REPEATING, current_of
 
 _PLAIN_WIDTH = 100
+NOT_SOLVED = "found without the solver: with its time there may be better plans"
+SEARCHED = "searched for half as long as the plan: with more time there may be better ones"
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +84,8 @@ def answer(
         return _answer_fleet(asked, wish, extras, console, is_json=is_json)
     old = None if extras.diff is None else read_plan(extras.diff)
     result = solve(asked, old, wish, console)
+    if extras.output is not None and result.plan is not None:
+        save(extras.output, json.dumps(result.plan.to_json(), indent=2) + "\n")
     if old is not None and asked.current is None:
         asked = replace(asked, current=current_of(asked, old))
     is_asked_what_if = extras.with_what_if or extras.report is not None
@@ -92,7 +96,9 @@ def answer(
     if extras.with_what_if:
         data["what_if"] = [entry.to_json() for entry in answers]
         tables.append(what_if_table((entry.name, entry.outcome) for entry in answers))
-    _write(asked, result, answers, extras, wish.passes)
+    if extras.report is not None and result.plan is not None:
+        page = write_plan_report(report_of(asked, result, answers, wish.passes))
+        save(extras.report, page)
     show(data, tables, is_json=is_json)
     return result.plan is not None
 
@@ -215,7 +221,7 @@ def _ask_more(
     points = fleet_frontier(fleet, *asked) if extras.with_frontier else ()
     if points:
         data["frontier"] = [point.to_json() for point in points]
-        tables.append(frontier_table(points))
+        tables.append(frontier_table(points, SEARCHED))
     answers = fleet_what_if(fleet, made, *asked) if extras.with_what_if else ()
     if answers:
         data["what_if"] = [entry.to_json() for entry in answers]
@@ -239,22 +245,7 @@ def _told(
         tables.append(compared.table())
     if frontier_wish is not None and result.plan is not None:
         wish = frontier_wish
-        points = frontier(problem, wish.seed, wish.objective, wish.passes)
+        points = frontier(problem, result.plan, wish.seed, wish.objective, wish.passes)
         data["frontier"] = [point.to_json() for point in points]
-        tables.append(frontier_table(points))
+        tables.append(frontier_table(points, NOT_SOLVED))
     return data, tables
-
-
-def _write(
-    problem: solver.Problem,
-    result: solver.Result,
-    answers: Sequence[WhatIf],
-    extras: Extras,
-    most_passes: int,
-) -> None:
-    if result.plan is None:
-        return
-    if extras.output is not None:
-        save(extras.output, json.dumps(result.plan.to_json(), indent=2) + "\n")
-    if extras.report is not None:
-        save(extras.report, write_plan_report(report_of(problem, result, answers, most_passes)))

@@ -6,6 +6,7 @@ from dataclasses import asdict, dataclass, replace
 
 import solver
 from plexrl.cli.planner_units import in_units
+from solver.objective import value_of
 
 LIMITS_PERMILLE = (1050, 1100, 1200, 1300, 1500, 2000)
 """Limits tried: from hardly any slowdown to twice as long."""
@@ -13,7 +14,7 @@ LIMITS_PERMILLE = (1050, 1100, 1200, 1300, 1500, 2000)
 
 @dataclass(frozen=True, slots=True)
 class FrontierPoint:
-    """The greedy plan under one limit for all jobs."""
+    """The best plan at hand under one limit for all jobs."""
 
     slowdown_limit: float
     value: float | None
@@ -31,12 +32,29 @@ class FrontierPoint:
 
 def frontier(
     problem: solver.Problem,
+    plan: solver.Plan | None,
     seed: int,
     objective: solver.Objective = solver.Objective.ROUND,
     most_passes: int = 1,
 ) -> tuple[FrontierPoint, ...]:
-    """Plan at once (without the solver's process) under each limit."""
-    return tuple(_point(problem, limit, seed, objective, most_passes) for limit in LIMITS_PERMILLE)
+    """Plan at once (without the solver's process) under each limit.
+
+    Parameters
+    ----------
+    problem
+        What is planned.
+    plan
+        A plan that is there already: under limits that it keeps no point is worse.
+    seed, objective, most_passes
+        As it was planned with.
+    """
+    points = []
+    for permille in LIMITS_PERMILLE:
+        jobs = tuple(replace(job, slowdown_limit_permille=permille) for job in problem.jobs)
+        other = replace(problem, jobs=jobs)
+        kept = None if plan is None or not solver.verify(other, plan).is_valid else plan
+        points.append(_point(other, permille, kept, seed, objective, most_passes))
+    return tuple(points)
 
 
 def dedicated_ticks(problem: solver.Problem, plan: solver.Plan) -> int:
@@ -74,15 +92,21 @@ def saving_of(problem: solver.Problem, plan: solver.Plan) -> float:
 
 
 def _point(
-    problem: solver.Problem, limit: int, seed: int, objective: solver.Objective, most_passes: int
+    problem: solver.Problem,
+    permille: int,
+    kept: solver.Plan | None,
+    seed: int,
+    objective: solver.Objective,
+    most_passes: int,
 ) -> FrontierPoint:
-    jobs = tuple(replace(job, slowdown_limit_permille=limit) for job in problem.jobs)
-    other = replace(problem, jobs=jobs)
+    limit = permille / 1000
     result = solver.plan(
-        other, objective=objective, budget_s=0.0, seed=seed, most_passes=most_passes
+        problem, objective=objective, budget_s=0.0, seed=seed, most_passes=most_passes
     )
-    if result.plan is None or result.value is None:
-        return FrontierPoint(limit / 1000, None, None, None, result.reason)
-    groups = result.plan.timelines
-    saved = saving_of(other, result.plan)
-    return FrontierPoint(limit / 1000, in_units(objective, result.value), saved, len(groups), "")
+    plan, value = result.plan, result.value
+    if kept is not None and (value is None or value_of(problem, kept, objective) < value):
+        plan, value = kept, value_of(problem, kept, objective)
+    if plan is None or value is None:
+        return FrontierPoint(limit, None, None, None, result.reason)
+    saved = saving_of(problem, plan)
+    return FrontierPoint(limit, in_units(objective, value), saved, len(plan.timelines), "")

@@ -119,8 +119,8 @@ def rehearsal_table(rows: Sequence[Rehearsal]) -> RenderableType:
     return table
 
 
-def frontier_table(points: Sequence[FrontierPoint]) -> RenderableType:
-    """Saving against slowdown limit."""
+def frontier_table(points: Sequence[FrontierPoint], caption: str) -> RenderableType:
+    """Saving against slowdown limit; the caption says how the plans were found."""
     table = plain_table(
         "If every job had this slowdown limit", "limit", "groups", "objective", "saving"
     )
@@ -131,6 +131,7 @@ def frontier_table(points: Sequence[FrontierPoint]) -> RenderableType:
             "no plan" if point.value is None else f"{point.value:.5g}",
             "-" if point.saving is None else f"{point.saving:.1%}",
         )
+    table.caption = caption
     return table
 
 

@@ -47,7 +47,7 @@ def report_of(
         unit=UNITS[result.objective],
         frontier=tuple(
             (point.slowdown_limit, point.saving)
-            for point in frontier(problem, 0, result.objective, most_passes)
+            for point in frontier(problem, plan, 0, result.objective, most_passes)
             if point.saving is not None
         ),
         alternatives=tuple(_alternative(entry) for entry in what_if),

@@ -67,8 +67,11 @@ def _one_more(problem: solver.Problem) -> Iterator[tuple[str, solver.Problem]]:
     for job in problem.jobs:
         seen.setdefault((job.ops, job.memory_bytes, job.slowdown_limit_permille, job.pool), job)
     for job in list(seen.values())[:MAX_NEWCOMERS]:
-        newcomer = replace(job, id=f"{job.id} (one more)", pinned_group=None)
-        yield f"one more job like {job.id}", replace(problem, jobs=(*problem.jobs, newcomer))
+        # Jobs over several groups are ordered where they are: one like it is on the same groups.
+        pinned, there = (job.pinned_group, ", on its groups") if problem.is_linked else (None, "")
+        newcomer = replace(job, id=f"{job.id} (one more)", pinned_group=pinned)
+        wider = replace(problem, jobs=(*problem.jobs, newcomer))
+        yield f"one more job like {job.id}{there}", wider
 
 
 def _one_fewer(problem: solver.Problem, plan: solver.Plan) -> Iterator[tuple[str, solver.Problem]]:

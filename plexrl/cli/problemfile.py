@@ -131,6 +131,11 @@ def read_plan(path: str | Path) -> solver.Plan:
     data = load(path)
     if isinstance(data, Mapping) and isinstance(data.get("plan"), Mapping):
         data = data["plan"]
+    if isinstance(data, Mapping) and "seats" in data:
+        raise InputError(
+            f"{path} is a plan where ops name pools, the problem has one group a job; name a plan "
+            "that was made for it"
+        )
     try:
         return solver.Plan.from_json(data)
     except solver.PlanError as error:

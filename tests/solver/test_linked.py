@@ -274,3 +274,14 @@ def test_ops_that_cannot_run_ahead_are_refused(ahead, staleness, first):
 def test_only_rounds_are_planned_over_several_groups():
     with pytest.raises(SolverError, match="by the objective round only"):
         solver.plan(pool_of_two(), objective=Objective.GPU_HOURS)
+
+
+def test_a_plan_in_force_that_still_holds_is_kept():
+    problem = linked(
+        spread("a", ("h", 10, 2, 0), (("g", "h"), 2, 0, 0), ("g", 5, 0, 0)),
+        spread("b", ("h", 4, 9, 0), ("h", 3, 0, 0), home="h"),
+    )
+    found = solver.greedy(problem)
+    again = solver.plan(problem, previous=found, budget_s=0.0)
+    assert again.plan == found
+    assert "previous" not in again.reason

@@ -96,6 +96,71 @@ def test_a_plan_is_judged_by_what_is_asked_for(example, objective, unit):
     assert unit in done.stdout
 
 
+LINKED = {
+    "format": 1,
+    "groups": [{"name": "a", "memory_gb": 100}, {"name": "b", "memory_gb": 100}],
+    "jobs": [
+        {
+            "name": "x",
+            "group": "a",
+            "ops": [
+                {"name": "rollout", "duration_s": 10, "group": "b", "wait_s": 2},
+                {"name": "sync", "duration_s": 2, "also": ["b"]},
+                {"name": "train", "duration_s": 5},
+            ],
+        },
+        {
+            "name": "y",
+            "group": "b",
+            "ops": [
+                {"name": "rollout", "duration_s": 4, "wait_s": 9},
+                {"name": "train", "duration_s": 3},
+            ],
+        },
+    ],
+}
+
+
+@pytest.mark.slow
+def test_jobs_over_several_groups_have_all_that_others_have(tmp_path):
+    """Alone, x takes 19 s of two groups and y 16 s of one: 54 s, where the cycle takes 2 × 20 s."""
+    file, plan, page = (tmp_path / name for name in ("p.json", "plan.json", "page.html"))
+    file.write_text(json.dumps(LINKED), encoding="utf-8")
+    done = run("plan", file, "--output", plan, "--report", page, "--what-if", "--frontier")
+    assert done.exit_code == 0, done.output
+    assert "25.9% of group-time against groups of their own" in done.stdout
+    assert "one more job like x, on its groups" in done.stdout
+    assert "one more job like x" in page.read_text(encoding="utf-8")
+    again = run("plan", file, "--budget", 0, "--diff", plan)
+    assert "a round takes 40 → 40; nothing else changes" in again.stdout
+    assert "previous plan" not in again.stdout
+
+
+def test_a_plan_of_several_pools_is_told_from_one_of_single_groups(example, tmp_path):
+    plan = tmp_path / "seats.json"
+    plan.write_text(json.dumps({"format": 1, "seats": []}), encoding="utf-8")
+    for done in (run("verify", example, plan), run("plan", example, "--diff", plan)):
+        assert done.exit_code == 2
+        assert "is a plan where ops name pools" in done.output
+
+
+def test_a_plan_at_hand_is_a_point_of_the_frontier_wherever_it_holds(monkeypatch, example):
+    """Where nothing is found anew, limits that the plan keeps still have it."""
+    problem = read_problem(example)
+    plan = solver.greedy(problem)
+    none = solver.Result(solver.Status.UNKNOWN, 0.0, reason="nothing was looked for")
+    monkeypatch.setattr(solver, "plan", lambda *_, **__: none)
+    found = {point.slowdown_limit: point for point in frontier(problem, plan, 0)}
+    assert (found[1.2].value, found[1.2].reason) == (None, "nothing was looked for")
+    assert found[1.5].value == found[2.0].value == plan.objective_ticks / 100_000
+
+
+@pytest.mark.slow
+def test_the_starter_file_is_solved_and_the_solver_ends_by_itself(example):
+    result = solver.plan(read_problem(example), budget_s=60)
+    assert (result.status, result.reason) == (solver.Status.OPTIMAL, "")
+
+
 def test_passes_go_with_some_objectives_only(example):
     done = run("plan", example, "--passes", 3)
     assert done.exit_code == 2
@@ -214,7 +279,7 @@ def test_without_noise_strict_order_takes_what_the_plan_promises(example):
 
 
 def test_a_looser_limit_never_saves_less(example):
-    points = [p.saving for p in frontier(read_problem(example), 0) if p.saving is not None]
+    points = [p.saving for p in frontier(read_problem(example), None, 0) if p.saving is not None]
     assert points == sorted(points)
     problem = read_problem(example)
     assert 0 < saving_of(problem, solver.greedy(problem)) < 1
