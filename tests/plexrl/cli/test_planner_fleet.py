@@ -85,7 +85,8 @@ def test_a_plan_shares_groups_and_passes_the_check_that_a_changed_one_fails(tmp_
     text = page.read_text(encoding="utf-8")
     assert "Plan for 6 jobs on 2 pools" in text
     assert '"train-0"' in text
-    assert '"roll-0"' in text
+    assert ('"roll-0"' in text) == (not more)
+    assert ('"roll-0 of j' in text) == bool(more)
     assert ("reserved for one job each" in text) == bool(more)
     assert "Not asked for: --what-if" in text
     assert "100.0% kept" in done.stdout
