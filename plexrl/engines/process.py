@@ -190,6 +190,11 @@ class Host:
             self._ahead.compute(work)
 
     @property
+    def is_first(self) -> bool:
+        """Whether it is the only rank, or the one that puts the answers of all together."""
+        return self._ranks.is_first
+
+    @property
     def trained_ahead_s(self) -> float:
         """Seconds of the last training that were computed before it was asked for."""
         return 0.0 if self._ahead is None else self._ahead.trained_s
@@ -294,7 +299,7 @@ def serve(sock: socket.socket) -> None:
 def _run(host: Host, request: Request) -> object:
     """Run a request, and what shall be run then."""
     result = host.run(replace(request, then=None, ahead=None))
-    if taking(request) is not None:
+    if taking(request) is not None and host.is_first:
         found = cast("SampleBatch | Interrupted", as_batch(result))
         return DrawnAhead(found, host.drawn_ahead_s)
     if request.then is None:

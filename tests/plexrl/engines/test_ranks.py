@@ -12,6 +12,8 @@ import torch
 from dataflow.calls import GenerateOptions, LogprobOptions, TrainOptions
 from dataflow.lora import LoraSpec
 from plexrl.core.layout import ROLE_OPTIMIZER
+from plexrl.engines.forward import first_forward
+from plexrl.engines.frames import Generation
 from plexrl.engines.network import slot_view
 from plexrl.engines.protocol import Break, DrawKey, ModelSource, TrainBatch
 from plexrl.engines.ranks import EngineStart, Patience, Ranks, join
@@ -111,6 +113,19 @@ def test_one_rank_goes_on_with_what_two_began(rig, alone):
     whole = alone.generate(PROMPTS, OPTIONS, KEY)
     assert alone.generate_until(Break("here", lambda: False), found, OPTIONS, KEY) == whole
     rig.engine.discard("lost")
+
+
+def test_ranks_compute_nothing_ahead_and_answer_as_if_they_did(rig, batch):
+    rig.reset()
+    expected = rig.engine.generate(PROMPTS, OPTIONS, KEY)
+    ahead = Generation("ahead", PROMPTS, OPTIONS, KEY)
+    rig.engine.foresee(ahead)
+    found = rig.engine.generate_foreseen("f", "ahead", PROMPTS, OPTIONS, KEY, first_forward(STEEP))
+    assert (found.found, found.ahead_s) == (expected, 0.0)
+    trained = rig.engine.train_and_store(batch, STEEP, "t", rig.new_arena(), ahead)
+    assert trained.ahead_s == 0.0
+    expected = rig.engine.generate(PROMPTS, OPTIONS, KEY)
+    assert rig.engine.generate_foreseen("g", "ahead", PROMPTS, OPTIONS, KEY).found == expected
 
 
 @pytest.mark.parametrize(
