@@ -100,9 +100,13 @@ class ModelTable:
         """The engine of a model's rollouts, started if it does not run."""
         return self._resident(model.rollout_key, model.rollout_source)
 
-    def is_sampled_by(self, job: str, model: str, engine: ResidentEngine) -> bool:
-        """Whether rollouts of an open model run on this engine."""
-        return self._engines.get(self.model(job, model).rollout_key) is engine
+    def is_all_of(self, job: str, model: str, engine: ResidentEngine) -> bool:
+        """Whether an open model is sampled on this engine, and no other job computes here.
+
+        One of another could be ready any moment, and would wait for a token to end.
+        """
+        is_sampled = self._engines.get(self.model(job, model).rollout_key) is engine
+        return is_sampled and all(other == job for other, _ in self._models)
 
     def _resident(self, key: str, source: ModelSource) -> ResidentEngine:
         resident = self._engines.get(key)

@@ -424,8 +424,8 @@ class GroupService:
         try:
             engine.device = None
             # The engine has the weights then, and need not wait until they are committed.
-            is_sampling = self._models.is_sampled_by(call.job, call.model, engine)
-            then = self.ahead.rollout_after(call, engine.process) if is_sampling else None
+            is_alone = self._models.is_all_of(call.job, call.model, engine)
+            then = self.ahead.rollout_after(call, engine.process) if is_alone else None
             with self.ahead.going_on(engine.process, then):
                 found = self.rollouts.train(call, engine.process, batch, options, arena, then)
             self._states.note_move(Tier.DEVICE, Tier.HOST, arena.nbytes, found.store_s)

@@ -75,3 +75,17 @@ def test_the_engine_it_names_is_the_one_used_last():
     for name in ("a", "b", "a"):
         use(table, name)
         assert table.engine_pid == name
+
+
+def test_an_engine_is_all_of_a_job_that_samples_on_it_beside_no_other():
+    table = ModelTable(Process, None)
+    source, other = ModelSource("a"), ModelSource("b")
+    table.open(OpenModel("job", "actor", source, "a", source, "a", 0, 1, 1))
+    table.open(OpenModel("job", "split", source, "a", other, "b", 0, 1, 1))
+    engine = table.engine(table.model("job", "actor"))
+    assert table.is_all_of("job", "actor", engine)
+    assert not table.is_all_of("job", "split", engine)
+    table.open(OpenModel("other", "actor", source, "a", source, "a", 0, 1, 1))
+    assert not table.is_all_of("job", "actor", engine)
+    table.forget("other")
+    assert table.is_all_of("job", "actor", engine)
