@@ -46,7 +46,7 @@ class Case:
 def run(quick: bool, progress: Progress) -> BenchmarkResult:
     """Measure starts, handoffs, and what an iteration of a job alone costs on top."""
     tiny = Case("tiny", 16, 8, iterations=8 if quick else 24, rounds=1 if quick else 3)
-    long = Case("long", 192, 16, iterations=WARM_ITERATIONS, rounds=2 if quick else 16)
+    long = Case("long", 192, 16, WARM_ITERATIONS + 1, rounds=2 if quick else 12)
     base = plexrl.tiny_base("letters", seed=SEED)
     figures: dict[str, float] = {}
     peers: dict[str, float] = {}
