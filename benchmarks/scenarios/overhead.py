@@ -168,7 +168,10 @@ def _handoffs(cluster: plexrl.LocalCluster, base: str, case: Case) -> dict[str, 
 
 @contextmanager
 def _plain_loop(base: str, case: Case) -> Iterator[Callable[[], float]]:
-    """The plain loop in a process of its own: each call does an iteration and says its seconds."""
+    """The plain loop in a process like those engines run in: a call does an iteration.
+
+    It says the iteration's seconds.
+    """
     script = (
         "import json, os, sys, torch\n"
         "torch.set_num_threads(1)\n"
@@ -184,8 +187,9 @@ def _plain_loop(base: str, case: Case) -> Iterator[Callable[[], float]]:
         "wait()\n"
         "run_plain(overhead_job(base, 'plain', Case(**case)), progress=tell)\n"
     )
+    fields = {name: getattr(case, name) for name in Case.__slots__}
     process = subprocess.Popen(
-        [sys.executable, "-c", script, _arguments(base, case)],
+        [sys.executable, "-c", script, json.dumps([base, fields])],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         text=True,
@@ -205,27 +209,7 @@ def _plain_loop(base: str, case: Case) -> Iterator[Callable[[], float]]:
         yield iterate
 
 
-def _arguments(base: str, case: Case) -> str:
-    return json.dumps([base, {name: getattr(case, name) for name in Case.__slots__}])
-
-
 def _plain_iterations_s(base: str, case: Case) -> list[float]:
-    """Iteration seconds of the plain loop, in a process like those engines run in."""
-    script = (
-        "import json, sys, torch\n"
-        "torch.set_num_threads(1)\n"
-        "from benchmarks.plain_loop import run_plain\n"
-        "from benchmarks.scenarios.overhead import Case, overhead_job\n"
-        "base, case = json.loads(sys.argv[1])\n"
-        "run = run_plain(overhead_job(base, 'plain', Case(**case)))\n"
-        "print(json.dumps([i.total_s for i in run.iterations]))\n"
-    )
-    done = subprocess.run(
-        [sys.executable, "-c", script, _arguments(base, case)],
-        check=True,
-        capture_output=True,
-        text=True,
-        env=child_environment(),
-    )
-    seconds: list[float] = json.loads(done.stdout.splitlines()[-1])
-    return seconds[WARM_ITERATIONS:]
+    """Iteration seconds of the plain loop, those of warming up left out."""
+    with _plain_loop(base, case) as iterate:
+        return [iterate() for _ in range(case.iterations)][WARM_ITERATIONS:]
