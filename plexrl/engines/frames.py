@@ -30,7 +30,7 @@ class Request:
     then: Request | None = None
     """For training: storing, to be run when it has succeeded; the result is a `StoredTraining`."""
     ahead: Forward | Generation | None = None
-    """What to begin with after the reply, as by `Foresee`."""
+    """What is likely to be asked for next: begun with after the reply, until anything else is."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,15 +66,8 @@ class Generation:
 
 
 @dataclass(frozen=True, slots=True)
-class Foresee:
-    """Parent → child: begin with what is likely to be asked for; no reply.
-
-    A request for anything else ends it.
-    """
-
-    work: Forward | Generation | None
-    """Forward pass of training on the samples drawn last, or a generation. None: give up what was
-    begun, since another engine has the group."""
+class GiveUp:
+    """Parent → child: give up what was begun ahead, since others want the group; no reply."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable
 
 from dataflow.samples import SampleId
-from plexrl.engines.frames import Cancel, Foresee, Request, Stop, receive
+from plexrl.engines.frames import Cancel, GiveUp, Request, Stop, receive
 
 
 class Inbox:
@@ -34,25 +34,25 @@ class Inbox:
         self._pass_on = pass_on
         self._stopped = ""
         self._cancelled = Cancel("", frozenset())
-        self._waiting: Request | Foresee | None = None
+        self._waiting: Request | GiveUp | None = None
         self.on_request: Callable[[], None] = lambda: None
         self.asked_s: float | None = None
 
-    def receive(self) -> Request | Foresee:
-        """The next request, or what is likely to be asked for next."""
+    def receive(self) -> Request | GiveUp:
+        """The next request, unless what was begun ahead shall be given up first."""
         while self._waiting is None:
             frame = receive(self._sock)
-            if isinstance(frame, Request | Foresee):
+            if isinstance(frame, Request | GiveUp):
                 return frame
             self._note(frame)
         found, self._waiting, self.asked_s = self._waiting, None, None
         return found
 
-    def look(self) -> Request | Foresee | None:
+    def look(self) -> Request | GiveUp | None:
         """What has come meanwhile, and what `receive` will give."""
         if self._waiting is None and self._has_news():
             frame = receive(self._sock)
-            if isinstance(frame, Request | Foresee):
+            if isinstance(frame, Request | GiveUp):
                 self._waiting = frame
             else:
                 self._note(frame)

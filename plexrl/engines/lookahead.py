@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from dataflow.samples import Sample, SampleId
 from plexrl.engines.foresight import GivenUpError
 from plexrl.engines.forward import Forward
-from plexrl.engines.frames import BreakName, Foresee, Generation, Request
+from plexrl.engines.frames import BreakName, Generation, GiveUp, Request
 from plexrl.engines.inbox import Inbox
 from plexrl.engines.protocol import Break, Interrupted
 from plexrl.engines.torch_engine import TorchEngine
@@ -68,12 +68,13 @@ class LookAhead:
         self.samples: Sequence[Sample] = ()
         self.drawn_s = 0.0
 
-    def compute(self, work: Forward | Generation | None) -> None:
-        """Begin with what is likely to follow; None gives up what was begun."""
-        self._give_up()
-        if work is None:
-            self._engine.forget_foreseen()
-            return
+    def give_up(self) -> None:
+        """Forget what was computed."""
+        self._discard()
+        self._engine.forget_foreseen()
+
+    def compute(self, work: Forward | Generation) -> None:
+        """Begin with what is likely to follow."""
         began_s = time.monotonic()
         try:
             if isinstance(work, Forward):
@@ -105,12 +106,12 @@ class LookAhead:
         self.drawn_s = 0.0
         drawn, name = self._drawn, taking(request)
         if drawn is None or name is None or name.foreseen != drawn.generation.name:
-            self._give_up()
+            self._discard()
             return None
         self._drawn, self.drawn_s = None, drawn.seconds
         return self._rest_of(drawn, name.name)
 
-    def _give_up(self) -> None:
+    def _discard(self) -> None:
         drawn, self._drawn = self._drawn, None
         if drawn is not None and isinstance(drawn.found, Interrupted):
             self._engine.discard(drawn.found.name)
@@ -165,7 +166,7 @@ class LookAhead:
     def _may_train(self) -> bool:
         """Whether nothing was asked for but what leads to training."""
         frame = self._inbox.look()
-        if isinstance(frame, Foresee):
+        if isinstance(frame, GiveUp):
             return False
         return frame is None or frame.method in _BEFORE_TRAINING
 

@@ -29,8 +29,8 @@ from plexrl.engines.frames import (
     BreakName,
     Cancel,
     Drawing,
-    Foresee,
     Generation,
+    GiveUp,
     Reply,
     Request,
     Stop,
@@ -179,13 +179,14 @@ class Host:
             self._peers.tell(frame)
 
     def receive(self) -> Request:
-        """The next request; until it comes, what is likely to be asked for is computed."""
-        while isinstance(frame := self.inbox.receive(), Foresee):
-            self.compute_ahead(frame.work)
+        """The next request."""
+        while isinstance(frame := self.inbox.receive(), GiveUp):
+            if self._ahead is not None:
+                self._ahead.give_up()
         return frame
 
-    def compute_ahead(self, work: Forward | Generation | None) -> None:
-        """Begin with what is likely to be asked for; None gives up what was begun."""
+    def compute_ahead(self, work: Forward | Generation) -> None:
+        """Begin with what is likely to be asked for."""
         if self._ahead is not None:
             self._ahead.compute(work)
 

@@ -15,7 +15,7 @@ from plexrl.engines.calling import Calls, SharedArena
 from plexrl.engines.child import EngineChild
 from plexrl.engines.folders import check_folder
 from plexrl.engines.forward import Forward
-from plexrl.engines.frames import BreakName, Cancel, Foresee, Generation, Stop, dumps
+from plexrl.engines.frames import BreakName, Cancel, Generation, GiveUp, Stop, dumps
 from plexrl.engines.protocol import (
     DrawKey,
     DrawnAhead,
@@ -131,7 +131,8 @@ class EngineProcess(AbstractContextManager["EngineProcess"]):
     ) -> SampleBatch | Interrupted:
         """As `generate`, until `stop` is called with this name, before or while it runs.
 
-        Then the engine goes on with `ahead`; see `foresee`.
+        Then the engine goes on with `ahead`, training on what it drew, until it is asked for
+        something else. A hint: whatever that is gives the same results without it, later.
         """
         work = inputs if isinstance(inputs, Interrupted) else _as_one(inputs)
         args = (BreakName(name), work, options, key)
@@ -147,7 +148,7 @@ class EngineProcess(AbstractContextManager["EngineProcess"]):
         key: DrawKey,
         ahead: Forward | None = None,
     ) -> DrawnAhead:
-        """As `generate_until`, and go on with what was drawn of just this ahead (`foresee`)."""
+        """As `generate_until`, and go on with what was drawn of just this ahead."""
         args = (BreakName(name, foreseen), _as_one(inputs), options, key)
         return cast("DrawnAhead", self._calls.run("generate_until", *args, ahead=ahead))
 
@@ -159,18 +160,9 @@ class EngineProcess(AbstractContextManager["EngineProcess"]):
         """End samples of a generation with the token they are at; from any thread, at once."""
         self._child.tell(dumps(Cancel(name, samples)))
 
-    def foresee(self, work: Forward | Generation | None) -> None:
-        """Begin with what is likely to be asked for next, until something else is.
-
-        A hint: what is asked for gives the same results without it, later.
-
-        Parameters
-        ----------
-        work
-            The forward pass of training on the samples drawn last, or a generation with the
-            weights as they are. None gives up what was begun.
-        """
-        self._child.tell(dumps(Foresee(work)))
+    def give_up(self) -> None:
+        """End what was begun ahead, for others; from any thread, at once."""
+        self._child.tell(dumps(GiveUp()))
 
     def discard(self, name: str) -> None:
         """Give up an interrupted generation."""
@@ -203,7 +195,10 @@ class EngineProcess(AbstractContextManager["EngineProcess"]):
         arena: SharedArena,
         ahead: Generation | None = None,
     ) -> StoredTraining:
-        """`train`, then `store`; in one exchange. Then the engine goes on with `ahead`."""
+        """`train`, then `store`; in one exchange. Then the engine goes on with `ahead`.
+
+        That ends as after `generate_until`; `generate_foreseen` takes it over.
+        """
         args = _training(batch, options, name)
         found = self._calls.run("train", *args, arena=arena, then="store", ahead=ahead)
         return cast("StoredTraining", found)

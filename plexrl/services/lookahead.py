@@ -73,7 +73,7 @@ class LookAhead:
         That one hears of no request, and two engines would compute at once.
         """
         if self._computing is not None and self._computing is not process:
-            self._computing.foresee(None)
+            self._computing.give_up()
             self._begun = None
         self._computing = None
 
@@ -99,7 +99,7 @@ class LookAhead:
                 self._computing = process
             elif work is not None:
                 self._begun = None
-                process.foresee(None)
+                process.give_up()
 
     def training_after(self, call: LLMCall) -> Forward | None:
         """The forward pass of the training that is likely to follow a rollout."""

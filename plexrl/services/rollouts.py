@@ -140,7 +140,7 @@ class Rollouts:
         call, process, inputs, options
             The rollout, and the engine it runs on.
         ahead
-            What the engine may have begun, and begins with then (`EngineProcess.foresee`).
+            What the engine may have begun, and begins with then.
 
         Returns
         -------

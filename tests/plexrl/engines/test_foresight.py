@@ -6,7 +6,7 @@ import pytest
 
 from dataflow.calls import GenerateOptions, TrainOptions
 from plexrl.engines.forward import Forward, first_forward
-from plexrl.engines.protocol import DrawKey, ModelSource
+from plexrl.engines.protocol import DrawKey, Interrupted, ModelSource
 from plexrl.engines.remote import EngineProcess
 from plexrl.engines.torch_engine import TorchEngine
 from tests.plexrl.engines.conformance import KEY, OPTIONS, PROMPTS, Rig
@@ -131,18 +131,21 @@ def remote(base_folder, other_folder):
         yield Rig(engine, base_folder, other_folder, lambda arena: arena)
 
 
+def draw(remote):
+    """What a child draws that goes on with the forward pass of training on it."""
+    remote.reset()
+    return remote.engine.generate_until("r", PROMPTS, OPTIONS, KEY, FORWARD)
+
+
 def test_a_child_that_foresees_answers_what_it_is_asked(remote):
     batch = remote.batch()
     expected = remote.engine.train(batch, TRAIN), remote.stored()
-    remote.batch()
-    remote.engine.foresee(FORWARD)
+    assert draw(remote) == batch.samples
     remote.engine.stop("too late")
     assert (remote.engine.train(batch, TRAIN), remote.stored()) == expected
-    remote.reset()
-    samples = remote.engine.generate(PROMPTS, OPTIONS, KEY)
-    remote.engine.foresee(FORWARD)
-    assert remote.engine.generate(PROMPTS, OPTIONS, KEY) == samples
-    remote.engine.foresee(FORWARD)
+    draw(remote)
+    assert remote.engine.generate(PROMPTS, OPTIONS, KEY) == batch.samples
+    draw(remote)
     remote.reset(remote.other_folder)
     one = GenerateOptions(1, 2)
     drawn = remote.engine.generate(PROMPTS, one, KEY)
@@ -153,17 +156,19 @@ def test_the_seconds_computed_ahead_are_told_with_the_training(remote):
     arena = remote.new_arena()
     batch = remote.batch()
     assert remote.engine.train_and_store(batch, TRAIN, "", arena).ahead_s == 0.0
-    remote.batch()
-    remote.engine.foresee(FORWARD)
-    remote.engine.foresee(None)
+    draw(remote)
+    remote.engine.give_up()
     assert remote.engine.train_and_store(batch, TRAIN, "", arena).ahead_s == 0.0
-    remote.batch()
-    remote.engine.foresee(FORWARD)
+    draw(remote)
     assert remote.engine.train_and_store(batch, TRAIN, "", arena).ahead_s > 0.0
 
 
-def test_a_child_that_is_told_of_no_rollout_foresees_nothing(remote):
-    remote.reset()
-    for _ in range(2):
-        remote.engine.foresee(FORWARD)
-    assert remote.engine.memory_bytes() > 0
+def test_a_child_foresees_nothing_of_a_rollout_that_yields(remote):
+    batch, arena = remote.batch(), remote.new_arena()
+    expected = remote.engine.train(batch, TRAIN)
+    remote.engine.stop("r")
+    found = draw(remote)
+    assert isinstance(found, Interrupted)
+    trained = remote.engine.train_and_store(batch, TRAIN, "", arena)
+    assert (trained.metrics, trained.ahead_s) == (expected, 0.0)
+    remote.engine.discard(found.name)

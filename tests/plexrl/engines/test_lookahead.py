@@ -10,8 +10,8 @@ from plexrl.engines.forward import first_forward
 from plexrl.engines.frames import (
     BreakName,
     Cancel,
-    Foresee,
     Generation,
+    GiveUp,
     Request,
     Stop,
     dumps,
@@ -96,7 +96,7 @@ def test_another_request_gives_up_what_was_drawn_ahead(desk):
         Request("memory_bytes", ()),
         Request("generate_until", (BreakName("f", "another"), PROMPTS, OPTIONS, KEY)),
         Request("generate_until", (BreakName("ahead"), PROMPTS, OPTIONS, KEY)),
-        Foresee(None),
+        GiveUp(),
     ],
 )
 def test_whatever_else_comes_ends_drawing_ahead_at_its_first_token(rig, desk, frame, monkeypatch):
@@ -134,7 +134,7 @@ def test_what_is_kept_of_an_unfinished_rollout_is_freed_with_it(rig, desk):
         desk.ahead.compute(AHEAD)
         assert desk.inbox.receive() == DETACH
         if after is None:
-            desk.ahead.compute(None)
+            desk.ahead.give_up()
         else:
             desk.send(after)
             assert desk.taken() is None
@@ -168,6 +168,18 @@ def test_samples_that_are_cancelled_meanwhile_end(desk, expected):
     assert found == {sample.id: sample for sample in expected if sample.id != victim}
 
 
+@pytest.mark.parametrize(
+    ("frame", "is_kept"), [(GiveUp(), False), (Request("memory_bytes", ()), False), (DETACH, True)]
+)
+def test_a_forward_pass_of_training_is_given_up_for_whatever_else_comes(rig, desk, frame, is_kept):
+    desk.ahead.samples = rig.batch().samples
+    desk.send(frame)
+    desk.ahead.compute(FORWARD)
+    assert (rig.engine._trainer.foresight._kept is not None) == is_kept
+    desk.ahead.give_up()
+    assert rig.engine._trainer.foresight._kept is None
+
+
 def test_an_unasked_rollout_is_not_drawn_for_ever(desk, monkeypatch):
     monkeypatch.setattr("plexrl.engines.lookahead.UNASKED_S", 0.0)
     desk.ahead.compute(AHEAD)
@@ -196,21 +208,6 @@ def drawn(remote, name="f"):
 
 
 @pytest.mark.slow
-def test_a_child_draws_ahead_what_it_is_asked_for_then(remote):
-    remote.reset()
-    expected = remote.engine.generate(PROMPTS, OPTIONS, KEY)
-    remote.engine.foresee(AHEAD)
-    found = drawn(remote)
-    assert found.found == expected
-    assert found.ahead_s > 0.0
-    # Once only, and nothing else.
-    again = drawn(remote)
-    assert (again.found, again.ahead_s) == (expected, 0.0)
-    remote.engine.foresee(AHEAD)
-    assert remote.engine.generate(PROMPTS, OPTIONS, DrawKey(9, 9)) != expected
-
-
-@pytest.mark.slow
 def test_a_child_goes_on_from_what_it_was_asked_for(remote):
     arena, batch = remote.new_arena(), remote.batch()
     assert remote.engine.train_and_store(batch, TRAIN, "t", arena).ahead_s == 0.0
@@ -222,6 +219,26 @@ def test_a_child_goes_on_from_what_it_was_asked_for(remote):
     found = drawn(remote)
     assert found.found == expected
     assert found.ahead_s > 0.0
+    # Once only.
+    again = drawn(remote)
+    assert (again.found, again.ahead_s) == (expected, 0.0)
+
+
+@pytest.mark.slow
+def test_a_child_that_gave_up_or_is_asked_for_something_else_draws_anew(remote):
+    arena, batch = remote.new_arena(), remote.batch()
+    other = DrawKey(9, 9)
+    remote.engine.train(batch, TRAIN)
+    expected = [remote.engine.generate(PROMPTS, OPTIONS, key) for key in (KEY, other)]
+    remote.reset()
+    remote.engine.train_and_store(batch, TRAIN, "t", arena, AHEAD)
+    remote.engine.give_up()
+    found = drawn(remote)
+    assert (found.found, found.ahead_s) == (expected[0], 0.0)
+    remote.reset()
+    remote.engine.train_and_store(batch, TRAIN, "t", arena, AHEAD)
+    assert remote.engine.generate(PROMPTS, OPTIONS, other) == expected[1]
+    assert drawn(remote).ahead_s == 0.0
 
 
 @pytest.mark.slow
@@ -237,8 +254,7 @@ def test_a_child_does_not_go_on_from_what_failed(remote):
 def test_a_child_with_other_weights_draws_anew(remote):
     remote.reset(remote.other_folder)
     expected = remote.engine.generate(PROMPTS, OPTIONS, KEY)
-    remote.reset()
-    remote.engine.foresee(AHEAD)
+    remote.engine.train_and_store(remote.batch(), TRAIN, "t", remote.new_arena(), AHEAD)
     remote.reset(remote.other_folder)
     found = drawn(remote)
     assert (found.found, found.ahead_s) == (expected, 0.0)

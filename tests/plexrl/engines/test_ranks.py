@@ -119,7 +119,6 @@ def test_ranks_compute_nothing_ahead_and_answer_as_if_they_did(rig, batch):
     rig.reset()
     expected = rig.engine.generate(PROMPTS, OPTIONS, KEY)
     ahead = Generation("ahead", PROMPTS, OPTIONS, KEY)
-    rig.engine.foresee(ahead)
     found = rig.engine.generate_foreseen("f", "ahead", PROMPTS, OPTIONS, KEY, first_forward(STEEP))
     assert (found.found, found.ahead_s) == (expected, 0.0)
     trained = rig.engine.train_and_store(batch, STEEP, "t", rig.new_arena(), ahead)
