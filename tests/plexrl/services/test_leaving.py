@@ -56,7 +56,7 @@ def test_a_version_that_others_took_the_place_of_sends_the_driver_back(pair, ser
         pair.commit(version)
     token = VersionToken("job", "actor", 0, "digest")
     with pytest.raises(VersionFenceError, match="job/actor@4 has taken its place"):
-        service._fetch(StateRef("job", "actor", 0), token)
+        service._functions._fetch(StateRef("job", "actor", 0), token)
     with pytest.raises(StateError) as caught:
-        service._fetch(StateRef("job", "actor", 9), token)
+        service._functions._fetch(StateRef("job", "actor", 9), token)
     assert not isinstance(caught.value, VersionFenceError)
