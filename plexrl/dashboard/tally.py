@@ -18,38 +18,43 @@ class JobTally:
     """Totals of one job; seconds."""
 
     held_s: float = 0.0
-    """Under leases, swaps included."""
+    """Under leases, swaps included, of each group of a gang."""
     swap_s: float = 0.0
     waited_s: float = 0.0
     """Ready, and waiting for its group."""
-    num_leases: int = 0
-    swaps: Counter[str] = field(default_factory=Counter)
-    """Tier its state came from → leases."""
     staleness: int | None = None
     """Versions between the rollout and the train function of its last iteration."""
-    num_iterations: int = 0
-    """Iterations it had leases in, replays counted again."""
-    iteration: int | None = None
-    """The one its last lease belongs to."""
-    sampled: tuple[int, int] | None = None
-    """(iteration, version) of its last rollout."""
+    sampled: dict[int, int] = field(default_factory=dict)
+    """Iteration → version of its rollout, from the one that trains on; some may sample ahead."""
+    passes: Counter[str] = field(default_factory=Counter)
+    """Op → iterations it had leases in, replays counted again."""
+    iterations: dict[str, int] = field(default_factory=dict)
+    """Op → iteration of its last lease."""
+    last: tuple[str, float] | None = None
+    """Id and start of the last lease; the same again is that of another group of a gang."""
+
+    @property
+    def num_iterations(self) -> int:
+        """Iterations it had leases in, replays counted again."""
+        return max(self.passes.values(), default=0)
 
     def add(self, lease: LeaseRecord) -> None:
         """Take a finished lease."""
-        waited_s = max(0.0, lease.started_s - lease.ready_s)
         self.held_s += lease.held_s
+        if self.last == (lease.id, lease.started_s):
+            return
+        self.last = lease.id, lease.started_s
         self.swap_s += lease.swap_s
-        self.waited_s += waited_s
-        self.num_leases += 1
-        self.swaps[lease.swap_source] += 1
-        if lease.iteration != self.iteration:
-            self.iteration = lease.iteration
-            self.num_iterations += 1
+        self.waited_s += max(0.0, lease.started_s - lease.ready_s)
+        if self.iterations.get(lease.op) != lease.iteration:
+            self.iterations[lease.op] = lease.iteration
+            self.passes[lease.op] += 1
         function = function_of(lease.op)
         if function == "rollout":
-            self.sampled = (lease.iteration, lease.version)
-        elif function == "train" and self.sampled and self.sampled[0] == lease.iteration:
-            self.staleness = max(0, lease.version - self.sampled[1])
+            self.sampled[lease.iteration] = lease.version
+        elif function == "train" and lease.iteration in self.sampled:
+            self.staleness = max(0, lease.version - self.sampled[lease.iteration])
+            self.sampled = {i: v for i, v in self.sampled.items() if i >= lease.iteration}
 
     def alone_s(self, iteration_s: float) -> float:
         """Estimated mean seconds of an iteration alone: the measured one without waits and swaps.

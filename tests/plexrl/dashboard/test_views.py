@@ -112,6 +112,31 @@ def test_staleness_is_the_versions_between_rollout_and_train():
     assert tally.jobs["a"].staleness == 1
 
 
+def test_a_job_that_samples_ahead_has_its_staleness_and_as_many_iterations_as_it_trains():
+    tally = Tally()
+    for index in range(4):
+        rollout = replace(lease(iteration=index + 1), version=index)
+        train = replace(lease(op="actor.train.0", iteration=index), version=index)
+        tally.add([rollout, train])
+    assert tally.jobs["a"].staleness == 1
+    assert tally.jobs["a"].num_iterations == 4
+    assert len(tally.jobs["a"].sampled) == 2
+
+
+def test_an_iteration_that_is_done_again_counts_again_and_a_rollout_that_yielded_does_not():
+    tally = Tally()
+    tally.add([lease(iteration=i, started=at, ended=at + 0.5) for at, i in enumerate([0, 0, 1, 0])])
+    assert tally.jobs["a"].num_iterations == 3
+
+
+def test_a_gang_waits_and_swaps_once_and_holds_each_of_its_groups():
+    tally = Tally()
+    first = lease()
+    tally.add([first, replace(first, group="group-1", swap_bytes=0)])
+    job = tally.jobs["a"]
+    assert (job.held_s, job.waited_s, job.swap_s) == pytest.approx((1.8, 0.1, 0.1))
+
+
 def test_leases_outside_iterations_count_for_no_job():
     tally = Tally()
     tally.add([replace(lease(), iteration=-1)])

@@ -254,7 +254,7 @@ def test_a_child_does_not_go_on_from_what_failed(remote):
 def test_a_child_with_other_weights_draws_anew(remote):
     remote.reset(remote.other_folder)
     expected = remote.engine.generate(PROMPTS, OPTIONS, KEY)
-    remote.engine.train_and_store(remote.batch(), TRAIN, "t", remote.new_arena(), AHEAD)
+    remote.engine.train_and_store(remote.batch(), TRAIN, "u", remote.new_arena(), AHEAD)
     remote.reset(remote.other_folder)
     found = drawn(remote)
     assert (found.found, found.ahead_s) == (expected, 0.0)
