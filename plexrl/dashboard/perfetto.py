@@ -11,7 +11,7 @@ from plexrl.dashboard.lanes import Bar, Kind, actual_bars, job_bars
 from solver.trace import IterationRecord, LeaseRecord
 
 _GROUPS, _JOBS, _ITERATIONS = 1, 2, 3
-"""Processes of the trace: one track per group, per job, and per job for its iterations."""
+"""Processes of the trace: tracks of groups, of jobs as on the timeline, and of iterations."""
 
 _TITLES = {_GROUPS: "groups", _JOBS: "jobs", _ITERATIONS: "iterations"}
 
@@ -47,10 +47,12 @@ def events(
 ) -> list[dict[str, object]]:
     """The events of the trace: named tracks, then slices and reward counters."""
     groups = _threads(lease.group for lease in leases)
-    jobs = _threads([*(lease.job for lease in leases), *(record.job for record in iterations)])
-    found = [*_names(_GROUPS, groups), *_names(_JOBS, jobs), *_names(_ITERATIONS, jobs)]
+    of_jobs = job_bars(leases)
+    lanes = _threads(bar.lane for bar in of_jobs)
+    jobs = _threads(record.job for record in iterations)
+    found = [*_names(_GROUPS, groups), *_names(_JOBS, lanes), *_names(_ITERATIONS, jobs)]
     found += [_slice(_GROUPS, groups[bar.lane], bar, bar.job) for bar in actual_bars(leases)]
-    found += [_slice(_JOBS, jobs[bar.lane], bar, bar.function) for bar in job_bars(leases)]
+    found += [_slice(_JOBS, lanes[bar.lane], bar, bar.function) for bar in of_jobs]
     for record in iterations:
         found += _iteration(record, jobs[record.job])
     return found

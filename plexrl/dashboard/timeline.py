@@ -241,7 +241,8 @@ def _overview(
     lanes: figure, bars: Sequence[Bar], colours: Mapping[str, str], origin_s: float, until_s: float
 ) -> figure:
     """The whole run in small, with a window to drag."""
-    groups = sorted({bar.lane for bar in bars if bar.section == "actual"}) or [""]
+    names = {bar.lane for bar in bars if bar.section == "actual"}
+    groups = sorted(names, key=as_counted, reverse=True) or [""]
     plot = figure(
         height=46 + 18 * len(groups),
         sizing_mode="stretch_width",

@@ -1,5 +1,6 @@
 import json
 import math
+from dataclasses import replace
 
 from plexrl.dashboard.perfetto import events, write_perfetto
 from solver.trace import IterationRecord
@@ -13,6 +14,14 @@ def test_a_trace_has_a_track_per_group_and_per_job():
     names = [(e["pid"], e["args"]["name"]) for e in found if e["name"] == "thread_name"]
     assert [name for pid, name in names if pid == 1] == ["group-0", "group-1"]
     assert [name for pid, name in names if pid == 2] == ["job-0", "job-1", "job-2"]
+
+
+def test_a_job_that_samples_ahead_has_a_track_for_each_of_its_groups():
+    ahead = replace(lease(iteration=1), group="group-1", started_s=0.5, ended_s=2.0)
+    found = events([lease(op="actor.train.0"), ahead], [iteration("a")])
+    names = [(e["pid"], e["args"]["name"]) for e in found if e["name"] == "thread_name"]
+    assert [name for pid, name in names if pid == 2] == ["a on group-0", "a on group-1"]
+    assert [name for pid, name in names if pid == 3] == ["a"]
 
 
 def test_slices_of_a_group_never_overlap_and_keep_their_lengths():

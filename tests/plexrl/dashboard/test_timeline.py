@@ -5,7 +5,7 @@ import pytest
 
 from plexrl.dashboard.lanes import actual_bars, job_bars
 from plexrl.dashboard.palette import STORE_SWAP_COLOUR, job_colours, shade
-from plexrl.dashboard.timeline import columns, factors, write_timeline
+from plexrl.dashboard.timeline import columns, factors, layout, write_timeline
 from tests.plexrl.cli.made_up import iteration, lease
 
 
@@ -21,6 +21,13 @@ def test_columns_have_one_entry_a_bar_and_count_from_the_origin():
 def test_lanes_stand_in_the_order_people_count():
     bars = actual_bars([replace(lease(), group=f"group-{number}") for number in (10, 9, 1)])
     assert [lane for _, lane in factors(bars)] == ["group-10", "group-9", "group-1"]
+
+
+def test_the_overview_has_its_groups_in_the_order_of_the_lanes():
+    leases = [replace(lease(), group=f"group-{number}") for number in (10, 9, 1)]
+    _, lanes, overview = layout(leases, [], [], title="t").children
+    names = [lane for section, lane in lanes.y_range.factors if section == "actual"]
+    assert overview.y_range.factors == names == ["group-10", "group-9", "group-1"]
 
 
 def test_a_swap_from_the_store_stands_out():
