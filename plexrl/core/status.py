@@ -100,6 +100,8 @@ class GroupStatus:
     """Tier → states (``job/model@version``) in it."""
     engine_pid: int | None = None
     num_engine_starts: int = 0
+    num_engine_restarts: int = 0
+    """Starts in the place of an engine that had died; a group has one for each architecture."""
     store: StoreUse = field(default_factory=StoreUse)
     draining: str = ""
     """Why no job may begin an iteration here; empty if jobs may."""

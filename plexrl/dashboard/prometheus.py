@@ -121,6 +121,12 @@ _GROUP_COLUMNS: tuple[tuple[str, str, Callable[[GroupStatus], float], bool], ...
     ),
     ("engine_starts", "Engine starts", lambda g: g.num_engine_starts, True),
     (
+        "engine_restarts",
+        "Engine starts in the place of one that had died",
+        lambda g: g.num_engine_restarts,
+        True,
+    ),
+    (
         "trouble",
         "1 while a trouble goes on, such as a failed write to the store",
         lambda g: bool(g.warning),

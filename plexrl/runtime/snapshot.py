@@ -204,6 +204,7 @@ def _group_status(tables: Tables, name: str, row: GroupRow, moment: Moment) -> G
         resident=snapshot.resident,
         engine_pid=snapshot.engine_pid,
         num_engine_starts=snapshot.num_engine_starts,
+        num_engine_restarts=snapshot.num_engine_restarts,
         store=snapshot.store,
         draining=_draining(tables, name),
     )

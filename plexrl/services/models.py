@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
@@ -61,7 +62,8 @@ class ModelTable:
         self._device_budget_bytes = device_budget_bytes
         self._models: dict[tuple[str, str], OpenModel] = {}
         self._engines: dict[str, ResidentEngine] = {}
-        self.num_engine_starts = 0
+        self._starts: Counter[str] = Counter()
+        """Engine → how often it was started."""
 
     def open(self, model: OpenModel) -> None:
         """Note a model."""
@@ -117,7 +119,7 @@ class ModelTable:
         if resident is not None:
             resident.process.close()
         process = self._start_engine(source)
-        self.num_engine_starts += 1
+        self._starts[key] += 1
         resident = ResidentEngine(process, process.layout())
         self._engines[key] = resident
         return resident
@@ -153,6 +155,16 @@ class ModelTable:
         """States on the devices of this group."""
         held = [e.device for e in list(self._engines.values()) if e.device is not None]
         return tuple(dict.fromkeys(held))
+
+    @property
+    def num_engine_starts(self) -> int:
+        """Engines started so far."""
+        return self._starts.total()
+
+    @property
+    def num_engine_restarts(self) -> int:
+        """Those of them that took the place of one that had died."""
+        return self._starts.total() - len(self._starts)
 
     @property
     def engine_pid(self) -> int | None:

@@ -21,6 +21,8 @@ class ServiceSnapshot:
     """Tier → states in it, as ``job/model@version``."""
     engine_pid: int | None = None
     num_engine_starts: int = 0
+    num_engine_restarts: int = 0
+    """Starts in the place of an engine that had died."""
     store: StoreUse = field(default_factory=StoreUse)
 
 

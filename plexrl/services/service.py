@@ -234,6 +234,7 @@ class GroupService:
             resident={**self._states.resident(), Tier.DEVICE: on_device},
             engine_pid=self._models.engine_pid,
             num_engine_starts=self._models.num_engine_starts,
+            num_engine_restarts=self._models.num_engine_restarts,
             store=self._states.store_use(),
         )
 

@@ -131,7 +131,7 @@ def health(status: ClusterStatus, tally: Tally) -> Health:
         num_plugin_errors=status.num_errors,
         num_failed_leases=tally.outcomes[Outcome.FAILED],
         num_lost_leases=tally.outcomes[Outcome.LOST],
-        num_engine_restarts=sum(max(0, g.num_engine_starts - 1) for g in status.groups),
+        num_engine_restarts=sum(group.num_engine_restarts for group in status.groups),
         num_damaged=sum(group.store.num_damaged for group in status.groups),
         num_failed_writes=sum(group.store.num_failed_writes for group in status.groups),
         num_warnings=sum(1 for group in status.groups if group.warning),

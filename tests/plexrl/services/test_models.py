@@ -69,6 +69,18 @@ def test_a_dead_engine_is_not_asked_to_release():
     assert dead.process.asked == ["load"]
 
 
+@pytest.mark.parametrize("is_dropped", [True, False])
+def test_only_what_takes_the_place_of_a_dead_engine_is_a_restart(is_dropped):
+    table = ModelTable(Process)
+    dead, _ = use(table, "a"), use(table, "b")
+    assert (table.num_engine_starts, table.num_engine_restarts) == (2, 0)
+    dead.process.is_alive = False
+    if is_dropped:
+        table.drop_dead()
+    use(table, "a")
+    assert (table.num_engine_starts, table.num_engine_restarts) == (3, 1)
+
+
 def test_the_engine_it_names_is_the_one_used_last():
     table = ModelTable(Process)
     assert table.engine_pid is None
