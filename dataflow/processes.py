@@ -20,18 +20,30 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Self
 
-from dataflow.errors import NotReadyError
+from dataflow.errors import DataError, NotReadyError
+from dataflow.ranges import Range
 
 _START_TIMEOUT_S = 120.0
 """Seconds until a new process must greet: it may import large libraries on a busy machine."""
 _END_TIMEOUT_S = 5.0
 """Seconds a process that closed its output may take to end."""
 _READ_BYTES = 65536
+_LIMITS = {
+    "wall_s": Range(0, is_above=True),
+    "cpu_s": Range(0, is_whole=True),
+    "memory_bytes": Range(1 << 20, is_whole=True),
+}
 
 
 @dataclass(frozen=True, slots=True)
 class ProcessLimits:
-    """What one request may use."""
+    """What one request may use.
+
+    Raises
+    ------
+    DataError
+        A limit leaves nothing to work with.
+    """
 
     wall_s: float = 2.0
     """Seconds after which the process is killed: far above any honest product."""
@@ -39,6 +51,14 @@ class ProcessLimits:
     """Seconds of CPU after which the kernel kills it, should the parent be gone."""
     memory_bytes: int = 256 << 20
     """Address space of the process; an idle interpreter takes about 30 MB of it."""
+
+    def __post_init__(self) -> None:
+        for name, legal in _LIMITS.items():
+            if getattr(self, name) not in legal:
+                raise DataError(
+                    f"a process with {name}={getattr(self, name)!r} could never answer; give "
+                    f"{legal}"
+                )
 
 
 @dataclass(frozen=True, slots=True)

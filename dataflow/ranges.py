@@ -35,10 +35,15 @@ class Range:
     def __str__(self) -> str:
         """What to give, in words."""
         kind = "a whole number" if self.is_whole else "a number"
-        bound = f"above {self.least:g}" if self.is_above else f"of at least {self.least:g}"
+        bound = f"{'above' if self.is_above else 'of at least'} {_shown(self.least)}"
         if self.most < math.inf:
-            bound += f" and at most {self.most:g}"
+            bound += f" and at most {_shown(self.most)}"
         return f"{'0, or ' if self.has_zero else ''}{kind} {bound}"
+
+
+def _shown(bound: float) -> str:
+    """A bound in words, in full where it is whole."""
+    return str(bound) if isinstance(bound, int) else f"{bound:g}"
 
 
 MAX_COUNT = 10**6

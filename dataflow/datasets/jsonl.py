@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from dataflow.datasets.chat import ChatTemplate
-from dataflow.datasets.records import Fields, prompt_of, shuffled_batch
+from dataflow.datasets.records import Fields, check_answers, prompt_of, shuffled_batch
 from dataflow.errors import DataError
 from dataflow.samples import Prompt
 
@@ -58,7 +58,12 @@ class JsonlPrompts:
         )
         if not items:
             raise DataError(f"data set {self.path} is empty; give a file with one item per line")
+        check_answers(items, self._fields, self.path)
         return items
+
+    @property
+    def _fields(self) -> Fields:
+        return Fields(self.prompt_field, self.answer_field)
 
     def _item(self, number: int, line: str) -> Prompt:
         """Item of one line."""
@@ -67,5 +72,4 @@ class JsonlPrompts:
             record = json.loads(line)
         except (ValueError, RecursionError) as error:
             raise DataError(f"{place}: no JSON ({error}); give one object per line") from error
-        fields = Fields(self.prompt_field, self.answer_field)
-        return prompt_of(record, number - 1, place, fields, self.chat)
+        return prompt_of(record, number - 1, place, self._fields, self.chat)

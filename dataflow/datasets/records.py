@@ -20,7 +20,7 @@ class Fields:
     prompt: str = "prompt"
     """Text to continue, or a list of chat messages."""
     answer: str = "answer"
-    """Gold answer; records may lack it."""
+    """Gold answer; records may lack it, but not all of them a field that is named here."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +95,25 @@ def prompts_of(
         prompt_of(record, number, f"data set {source}, record {number}", names, chat)
         for number, record in enumerate(records)
     )
+    check_answers(items, names, source)
     return RecordPrompts(items, seed, source)
+
+
+def check_answers(items: Sequence[Prompt], fields: Fields, source: str) -> None:
+    """Raise unless the answers of a data set are where somebody said that they are.
+
+    Raises
+    ------
+    DataError
+        No record has the field; every reward would be asked in vain.
+    """
+    if fields.answer in (Fields().answer, fields.prompt) or not items:
+        return
+    if not any(fields.answer in item.meta for item in items):
+        raise DataError(
+            f"data set {source}: no record has the field {fields.answer!r}, which was named for "
+            f"answers; the first one has {', '.join((fields.prompt, *items[0].meta))}"
+        )
 
 
 def prompt_of(

@@ -11,7 +11,7 @@ import tempfile
 from dataclasses import dataclass, field
 
 from dataflow.processes import ProcessLimits, kill_group
-from dataflow.rewards.texts import gold_of
+from dataflow.rewards.answers import gold_of
 from dataflow.samples import Sample
 
 _FENCED = re.compile(r"```(?:python|py)?\n(.*?)```", re.DOTALL)

@@ -39,7 +39,10 @@ resource.setrlimit(resource.RLIMIT_AS, (memory, memory))
 out.write(b'{"ready": true}\n')
 while (sample := read()) is not None:
     try:
-        answer = {"value": float(verifier(sample))}
+        value = verifier(sample)
+        if isinstance(value, (str, bytes)):
+            raise TypeError("it gave %.100r, which is no number" % (value,))
+        answer = {"value": float(value)}
     except MemoryError:
         answer = {"at_limit": "MemoryError: it took more than %d bytes" % memory}
     except BaseException as error:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Sequence, Sized
 from dataclasses import replace
 from reprlib import Repr
 
@@ -12,6 +12,7 @@ from dataflow.plugged import called
 from dataflow.rewards.protocol import Judge, Verifier
 from dataflow.rewards.registry import resolve
 from dataflow.rewards.statistics import batch_metrics
+from dataflow.rewards.values import number_of
 from dataflow.samples import Rewards, Sample
 
 _SHORT = Repr()
@@ -41,21 +42,15 @@ def score(reward: str | Verifier | Judge, samples: Sequence[Sample], iteration: 
     judge = resolve(reward)
     if isinstance(judge, Judge):
         rewards = _judged(judge, name, samples, iteration)
+        found: Sequence[object] = _one_each(name, "values", rewards.values, samples)
+        if len(rewards.reasons):
+            _one_each(name, "reasons", rewards.reasons, samples)
     else:
-        rewards = Rewards(tuple(_verified(judge, name, row, s) for row, s in enumerate(samples)))
-    if len(rewards.values) != len(samples):
-        raise RewardError(
-            f"reward {name} gave {len(rewards.values)} values for {len(samples)} samples; it must "
-            "give one per sample, in their order"
-        )
-    for row, value in enumerate(rewards.values):
-        if not isinstance(value, (int, float)) or not math.isfinite(value):
-            raise RewardError(
-                f"reward {name} gave {value!r} for {_place(row, samples[row])}; it must give a "
-                "finite number"
-            )
-    metrics = {**dict(rewards.metrics), **dict(batch_metrics(rewards.values, samples))}
-    return replace(rewards, metrics=tuple(metrics.items()))
+        rewards = Rewards(())
+        found = [_verified(judge, name, row, sample) for row, sample in enumerate(samples)]
+    values = tuple(_finite(value, name, row, samples[row]) for row, value in enumerate(found))
+    metrics = {**dict(rewards.metrics), **dict(batch_metrics(values, samples))}
+    return replace(rewards, values=values, metrics=tuple(metrics.items()))
 
 
 def name_of(reward: object) -> str:
@@ -65,10 +60,37 @@ def name_of(reward: object) -> str:
     return str(getattr(reward, "__qualname__", type(reward).__name__))
 
 
-def _verified(verifier: Verifier, name: str, row: int, sample: Sample) -> float:
-    """Reward of one sample."""
+def _one_each(
+    name: str, what: str, given: Sequence[object], samples: Sequence[Sample]
+) -> Sequence[object]:
+    """What a judge gave for each sample."""
+    if not isinstance(given, Sized):
+        raise RewardError(
+            f"reward {name} gave {given!r} in place of {what}; it must give one per sample"
+        )
+    if len(given) != len(samples):
+        raise RewardError(
+            f"reward {name} gave {len(given)} {what} for {len(samples)} samples; it must give one "
+            "per sample, in their order"
+        )
+    return given
+
+
+def _finite(value: object, name: str, row: int, sample: Sample) -> float:
+    """The reward of one sample as a number."""
+    number = number_of(value)
+    if number is None or not math.isfinite(number):
+        raise RewardError(
+            f"reward {name} gave {shown(value)} for {_place(row, sample)}; it must give a "
+            "finite number"
+        )
+    return number
+
+
+def _verified(verifier: Verifier, name: str, row: int, sample: Sample) -> object:
+    """What a function of one sample gave."""
     return called(
-        lambda: float(verifier(sample)),
+        lambda: verifier(sample),
         lambda told: RewardError(f"reward {name}, on {_place(row, sample)}, raised {told}"),
         passing=(),
     )
@@ -97,6 +119,6 @@ def _place(row: int, sample: Sample) -> str:
     )
 
 
-def shown(text: str) -> str:
-    """A text in quotes, its middle left out where it is long, for messages."""
-    return _SHORT.repr(text)
+def shown(value: object) -> str:
+    """A text in quotes, or another value, its middle left out where it is long, for messages."""
+    return _SHORT.repr(value)

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from dataflow.datasets.reasoning_gym import entry_of
 from dataflow.errors import DataError
 from dataflow.extras import load_extra
+from dataflow.rewards.answers import gold_of, is_gold
 from dataflow.samples import Sample
 
 
@@ -23,7 +24,7 @@ class RegexReward:
     def __post_init__(self) -> None:
         try:
             re.compile(self.pattern)
-        except re.error as error:
+        except (re.error, TypeError) as error:
             raise DataError(
                 f"the pattern {self.pattern!r} is no regular expression ({error}); correct it"
             ) from error
@@ -35,7 +36,7 @@ class RegexReward:
             return 0.0
         if "answer" not in found[-1].groupdict():
             return 1.0
-        return float((found[-1]["answer"] or "").strip() == gold_of(sample))
+        return float(is_gold(found[-1]["answer"] or "", sample))
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,12 +46,22 @@ class JsonSchemaReward:
     schema: Mapping[str, object]
     """JSON schema, draft 2020-12."""
 
+    def __post_init__(self) -> None:
+        library = load_extra("jsonschema", "tasks", "a JSON schema reward")
+        try:
+            library.Draft202012Validator.check_schema(self.schema)
+        except library.SchemaError as error:
+            raise DataError(
+                f"{self.schema!r} is no JSON schema ({error.message}); correct it"
+            ) from error
+
     def __call__(self, sample: Sample) -> float:
         """Reward of one sample."""
         library = load_extra("jsonschema", "tasks", "a JSON schema reward")
         try:
             value = json.loads(sample.text)
-        except ValueError:
+        except (ValueError, RecursionError):
+            # A policy may open brackets without end.
             return 0.0
         is_valid = library.Draft202012Validator(dict(self.schema)).is_valid(value)
         return 1.0 if is_valid else 0.5
@@ -97,30 +108,17 @@ class ReasoningGymReward:
         """Reward of one sample."""
         text = (sample.text.rpartition(self.mark)[2] if self.mark else sample.text).strip()
         if self.is_exact:
-            return float(text == gold_of(sample))
+            return float(is_gold(text, sample))
         entry = entry_of(sample.prompt)
         library = load_extra("reasoning_gym", "tasks", "a reasoning-gym reward")
         scorer = library.get_score_answer_fn(entry["metadata"]["source_dataset"])
         try:
             return float(scorer(answer=text, entry=entry))
+        except ImportError:
+            # No answer is to blame for a library that is missing.
+            raise
         except Exception as error:  # noqa: BLE001 (a scorer that trips over garbage)
             return _wrong(error)
-
-
-def gold_of(sample: Sample) -> str:
-    """Gold answer of a sample's prompt.
-
-    Raises
-    ------
-    DataError
-        It has none.
-    """
-    if not sample.prompt.answer:
-        raise DataError(
-            f"prompt {sample.prompt.index} ({sample.prompt.text!r}) has no gold answer; this "
-            "verifier needs one"
-        )
-    return sample.prompt.answer
 
 
 def _wrong(error: Exception) -> float:

@@ -9,8 +9,10 @@ from collections import defaultdict
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from dataflow.errors import RewardError
+from dataflow.errors import DataError, RewardError
 from dataflow.plugged import RAISED, called, told
+from dataflow.rewards.scoring import shown
+from dataflow.rewards.values import number_of
 from dataflow.samples import Rewards, Sample
 
 TrlFunction = Callable[..., Sequence[float | None] | Awaitable[Sequence[float | None]]]
@@ -41,17 +43,28 @@ class TrlReward:
     """
 
     functions: tuple[TrlFunction, ...]
+    """One function alone may be given as it is."""
     weights: tuple[float, ...] = ()
     """One per function; 1 each by default."""
 
+    def __post_init__(self) -> None:
+        given: object = self.functions
+        found = (given,) if callable(given) else given
+        if not isinstance(found, (tuple, list)) or not found or not all(map(callable, found)):
+            raise DataError(
+                f"the reward functions are {given!r}; give a function, or a tuple of functions"
+            )
+        weights = tuple(self.weights) or (1.0,) * len(found)
+        if len(weights) != len(found) or not all(number_of(w) is not None for w in weights):
+            raise DataError(
+                f"{len(found)} reward functions came with the weights {self.weights!r}; give one "
+                "number each"
+            )
+        object.__setattr__(self, "functions", tuple(found))
+        object.__setattr__(self, "weights", weights)
+
     def judge(self, samples: Sequence[Sample], iteration: int) -> Rewards:
         """Rewards of the samples; the mean of each function is a metric."""
-        weights = self.weights or (1.0,) * len(self.functions)
-        if not self.functions or len(weights) != len(self.functions):
-            raise RewardError(
-                f"{len(self.functions)} reward functions came with {len(weights)} weights; give at "
-                "least one function, and one weight each"
-            )
         logged = _Logged(len(samples))
         arguments = _columns(samples) | {
             "trainer_state": TrainerState(iteration),
@@ -61,7 +74,7 @@ class TrlReward:
         given = _called(self.functions, arguments, len(samples))
         values = []
         for row, sample in enumerate(samples):
-            judged = [(w, g[row]) for w, g in zip(weights, given, strict=True)]
+            judged = [(w, g[row]) for w, g in zip(self.weights, given, strict=True)]
             known = [w * value for w, value in judged if value is not None]
             if not known:
                 raise RewardError(
@@ -181,13 +194,14 @@ def _numbers(function: TrlFunction, found: object, count: int) -> list[float | N
             f"reward {_name(function)} gave {len(values)} values for {count} samples; it must give "
             "one per sample, in their order"
         )
-    try:
-        return [None if value is None else float(value) for value in values]
-    except (TypeError, ValueError) as error:
-        raise RewardError(
-            f"reward {_name(function)} gave a value that is no number ({error}); it must give one "
-            "number per sample"
-        ) from None
+    numbers = [number_of(value) for value in values]
+    for value, number in zip(values, numbers, strict=True):
+        if value is not None and number is None:
+            raise RewardError(
+                f"reward {_name(function)} gave {shown(value)}, which is no number; it must give "
+                "one number per sample"
+            )
+    return numbers
 
 
 def _name(function: TrlFunction) -> str:

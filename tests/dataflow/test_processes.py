@@ -9,7 +9,7 @@ import sys
 import pytest
 
 from dataflow import processes
-from dataflow.errors import NotReadyError
+from dataflow.errors import DataError, NotReadyError
 from dataflow.processes import AnsweringProcess, ProcessLimits, Silence, ask_all
 
 _ECHO = """
@@ -105,3 +105,11 @@ def test_what_a_process_started_ends_with_it():
         assert select.select([read], [], [], 30.0)[0]
         assert os.read(read, 1) == b""
     os.close(read)
+
+
+@pytest.mark.parametrize(
+    "limits", [{"wall_s": 0}, {"wall_s": -1.0}, {"cpu_s": -1}, {"memory_bytes": 100}]
+)
+def test_limits_that_leave_nothing_are_refused(limits):
+    with pytest.raises(DataError, match=f"{next(iter(limits))}=.* could never answer; give a"):
+        ProcessLimits(**limits)

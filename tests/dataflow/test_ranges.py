@@ -104,3 +104,8 @@ def test_a_model_may_be_given_as_a_path():
 def test_adapters_have_a_rank_and_a_scale(values):
     with pytest.raises(PipelineError, match="lora has rank="):
         LoraSpec(**values)
+
+
+def test_bounds_are_told_in_full():
+    assert str(Range(1, 10**6, is_whole=True)) == "a whole number of at least 1 and at most 1000000"
+    assert str(Range(0.01, has_zero=True)) == "0, or a number of at least 0.01"

@@ -76,6 +76,20 @@ def test_an_empty_data_set_and_a_record_without_a_prompt_are_told():
         prompts_of([{"prompt": CHAT}])
 
 
+def test_answers_that_are_nowhere_are_told_before_any_reward_is_asked(tmp_path):
+    file = tmp_path / "data.jsonl"
+    file.write_text("\n".join(json.dumps(record) for record in RECORDS))
+    problem = r"no record has the field 'gold', .*; the first one has q, a, level"
+    with pytest.raises(DataError, match=problem):
+        prompts_of(RECORDS, fields=Fields("q", "gold"))
+    with pytest.raises(DataError, match=problem):
+        JsonlPrompts(str(file), prompt_field="q", answer_field="gold")
+    # Some records may lack it, and those that nobody asked for answers all of them.
+    some = prompts_of([*RECORDS, {"q": "?"}], fields=FIELDS)
+    assert sorted(prompt.answer for prompt in some.batch(0, 6)) == ["", "1", "2", "3", "4", "5"]
+    assert prompts_of([{"prompt": "?"}]).batch(0, 1)[0].answer == ""
+
+
 def test_messages_become_the_text_of_the_template(tmp_path):
     assert TEMPLATE.render(CHAT) == "<s>[user]hi\n[assistant]"
     assert TEMPLATE.render(CHAT, is_answered=True) == "<s>[user]hi\n"

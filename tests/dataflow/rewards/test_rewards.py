@@ -1,3 +1,6 @@
+from fractions import Fraction
+
+import numpy as np
 import pytest
 
 from dataflow import rewards
@@ -78,6 +81,25 @@ def test_a_reward_that_is_not_finite_is_named_with_its_sample(make_sample, value
         rewards.score(lambda _: value, [make_sample(sample=3)])
 
 
+@pytest.mark.parametrize("value", ["0.5", b"1", None, [1.0], ExactAnswer])
+def test_a_reward_that_is_no_number_is_named_as_what_it_is(make_sample, value):
+    with pytest.raises(RewardError, match=r"<lambda> gave .* for row 0 .*a finite number"):
+        rewards.score(lambda _: value, [make_sample()])
+
+
+@pytest.mark.parametrize("value", [1, True, np.float32(1.0), np.array(1.0), Fraction(1)])
+def test_numbers_of_any_kind_are_rewards(make_sample, value):
+    samples = [make_sample()]
+    for reward in (lambda _: value, FixedJudge(Rewards([value]))):
+        assert rewards.score(reward, samples).values == (1.0,)
+
+
+def test_blanks_around_a_gold_answer_do_not_count(make_sample):
+    assert ExactAnswer()(make_sample("408", answer=" 408\n")) == 1.0
+    with pytest.raises(DataError, match="no gold answer"):
+        ExactAnswer()(make_sample("", answer=" "))
+
+
 class FixedJudge:
     def __init__(self, answer):
         self.answer = answer
@@ -93,6 +115,8 @@ class FixedJudge:
     [
         (Rewards((1.0, 2.0)), "gave 2 values for 1 samples"),
         (Rewards((float("nan"),)), "gave nan"),
+        (Rewards(None), "gave None in place of values"),
+        (Rewards((1.0,), ("right", "wrong")), "gave 2 reasons for 1 samples"),
         (Rewards(("a",)), "gave 'a'"),
         ([1.0], "returned list"),
         (OSError("gone"), r"FixedJudge, in iteration 5, raised OSError \(.*\): gone"),

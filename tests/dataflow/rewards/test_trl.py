@@ -7,7 +7,7 @@ from types import SimpleNamespace
 import pytest
 
 from dataflow.datasets import ChatTemplate, prompts_of
-from dataflow.errors import RewardError
+from dataflow.errors import DataError, RewardError
 from dataflow.rewards import TrlReward, score
 from dataflow.samples import Sample
 
@@ -117,7 +117,7 @@ async def late_failure(**_):
         (late_failure, r"late_failure raised KeyError \(test_trl.py, line \d+\): 'gold'"),
         (lambda **_: 3, "returned 3; it must return one number per sample"),
         (lambda **_: [1.0], "gave 1 values for 2 samples"),
-        (lambda **_: ["a", "b"], "gave a value that is no number"),
+        (lambda **_: ["0.5", 1.0], "gave '0.5', which is no number"),
         (lambda log_extra, **_: log_extra("x", [1]), "log_extra got 1 values of 'x' for 2 samples"),
         (lambda **_: [float("nan")] * 2, "gave nan for row 0"),
     ],
@@ -125,3 +125,23 @@ async def late_failure(**_):
 def test_a_function_that_fails_is_named(function, problem):
     with pytest.raises(RewardError, match=problem):
         score(TrlReward((function,)), samples_of(RECORDS["texts"]))
+
+
+def test_one_function_may_be_given_as_it_is():
+    samples = samples_of(RECORDS["texts"])
+    assert score(TrlReward(Recorder()), samples).values == (1.0, 1.0)
+    assert score(TrlReward([Recorder()], [2.0]), samples).values == (2.0, 2.0)
+
+
+@pytest.mark.parametrize(
+    ("given", "problem"),
+    [
+        (((),), r"reward functions are \(\)"),
+        (("accuracy",), "reward functions are 'accuracy'"),
+        ((Recorder(), (1.0, 2.0)), r"1 reward functions came with the weights \(1.0, 2.0\)"),
+        ((Recorder(), ("1",)), r"1 reward functions came with the weights \('1',\)"),
+    ],
+)
+def test_functions_and_weights_that_do_not_fit_are_refused_at_once(given, problem):
+    with pytest.raises(DataError, match=problem):
+        TrlReward(*given)

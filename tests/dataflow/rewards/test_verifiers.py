@@ -44,13 +44,19 @@ def test_a_pattern_may_name_the_answer(make_sample):
     right = make_sample("so <answer>3</answer> no, <answer> 4 </answer>", answer="4")
     assert score(reward, [right, make_sample("4", answer="4")]).values == (1.0, 0.0)
     assert RegexReward(r"^\d+$")(make_sample("12")) == 1.0
-    with pytest.raises(DataError, match="no regular expression"):
-        RegexReward("(")
+    assert reward(make_sample("<answer>4</answer>", answer=" 4 ")) == 1.0
+    for pattern in ("(", None):
+        with pytest.raises(DataError, match="no regular expression"):
+            RegexReward(pattern)
 
 
 def test_a_schema_tells_valid_json_from_json_from_text(make_sample):
     reward = JsonSchemaReward({"type": "object", "required": ["x"]})
     assert [reward(make_sample(text)) for text in ('{"x": 1}', "{}", "{x")] == [1.0, 0.5, 0.0]
+    # What a policy writes ends no job: Python reads neither of these.
+    assert [reward(make_sample(text)) for text in ("[" * 10**5, "1" * 10**5)] == [0.0, 0.0]
+    with pytest.raises(DataError, match=r"is no JSON schema .*'objekt'"):
+        JsonSchemaReward({"type": "objekt"})
 
 
 @needs("math_verify")
@@ -139,6 +145,8 @@ def picky(sample):
     """A verifier that hangs, dies, raises or judges, as the completion asks."""
     if sample.text == "hang":
         time.sleep(60)
+    if sample.text == "text":
+        return "1.0"
     if sample.text == "die":
         raise SystemExit
     if sample.text == "raise":
@@ -167,6 +175,8 @@ def test_a_sample_that_hangs_or_eats_its_verifier_fails_alone(make_sample):
 def test_a_verifier_that_raises_is_an_error_and_no_silent_zero(make_sample):
     with pytest.raises(RewardError, match="the verifier raised ValueError: odd"):
         score(IsolatedReward(picky), [make_sample("raise")])
+    with pytest.raises(RewardError, match=r"it gave '1\.0', which is no number"):
+        score(IsolatedReward(picky), [make_sample("text")])
     rewards = score(IsolatedReward(picky, is_forgiving=True), [make_sample("raise")])
     assert "ValueError: odd" in rewards.reasons[0]
 
