@@ -71,6 +71,8 @@ class Sample:
     """Why the last turn ended; None before the first one."""
     is_active: bool = True
     """Whether the episode goes on: the next `generate` continues active samples only."""
+    problem: str = ""
+    """What went wrong between its turns, in words, where a tool or an environment ended it."""
 
     @property
     def id(self) -> SampleId:
@@ -142,7 +144,8 @@ def table(
         Samples of one iteration.
     rewards, advantages
         One per sample; columns of None where they are not given. Of advantages per token the row
-        has the mean over the tokens the policy drew.
+        has the mean over the tokens the policy drew. The reason is that of the reward, after what
+        went wrong with a tool.
 
     Returns
     -------
@@ -165,7 +168,7 @@ def table(
             "completion": sample.text,
             "answer": sample.prompt.answer,
             "reward": value,
-            "reason": reason,
+            "reason": "; ".join(filter(None, (sample.problem, reason))),
             "advantage": _mean_advantage(sample, advantage),
             "end": None if sample.end is None else str(sample.end),
             "turns": sample.turn,

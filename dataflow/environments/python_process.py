@@ -5,10 +5,9 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from enum import StrEnum
 
 from dataflow.errors import NotReadyError, ToolError
+from dataflow.isolated import CallEnd, Outcome, unanswered
 from dataflow.processes import AnsweringProcess, ProcessLimits, Silence, ask_all
 
 _SERVER = r"""
@@ -35,26 +34,7 @@ for line in sys.stdin:
 """
 
 
-class CallEnd(StrEnum):
-    """How one call ended."""
-
-    ANSWERED = "answered"
-    FAILED = "failed"
-    """The expression has no value, or the process died of it."""
-    TIMED_OUT = "timed_out"
-    """The process was killed at a time limit."""
-
-
-@dataclass(frozen=True, slots=True)
-class Answer:
-    """Outcome of one call."""
-
-    end: CallEnd
-    text: str
-    """Value as text, or why there is none."""
-
-
-def evaluate(expressions: Sequence[str], limits: ProcessLimits) -> Iterator[Answer]:
+def evaluate(expressions: Sequence[str], limits: ProcessLimits) -> Iterator[Outcome]:
     """Values of arithmetic expressions, in their order, computed in processes with limits.
 
     Raises
@@ -65,7 +45,7 @@ def evaluate(expressions: Sequence[str], limits: ProcessLimits) -> Iterator[Answ
     requests = [json.dumps(expression).encode() + b"\n" for expression in expressions]
     try:
         for line in ask_all(lambda: start(limits), requests):
-            yield _answer(line)
+            yield _outcome(line)
     except NotReadyError as error:
         raise ToolError(
             f"the tool process {sys.executable} cannot be used: {error} (memory limit "
@@ -79,10 +59,10 @@ def start(limits: ProcessLimits) -> AnsweringProcess:
     return AnsweringProcess([*command, str(limits.memory_bytes), str(limits.cpu_s)], limits, env={})
 
 
-def _answer(line: bytes | Silence) -> Answer:
+def _outcome(line: bytes | Silence) -> Outcome:
     if isinstance(line, Silence):
-        return Answer(CallEnd.TIMED_OUT if line.is_at_limit else CallEnd.FAILED, line.reason)
+        return unanswered(line)
     answer: dict[str, str] = json.loads(line)
     if "error" in answer:
-        return Answer(CallEnd.FAILED, answer["error"])
-    return Answer(CallEnd.ANSWERED, answer["value"])
+        return Outcome(CallEnd.RAISED, reason=answer["error"])
+    return Outcome(CallEnd.ANSWERED, answer["value"])

@@ -8,11 +8,12 @@ import re
 import subprocess
 import sys
 import tempfile
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from dataflow.processes import ProcessLimits, kill_group
 from dataflow.rewards.answers import gold_of
-from dataflow.samples import Sample
+from dataflow.samples import Rewards, Sample
 
 _FENCED = re.compile(r"```(?:python|py)?\n(.*?)```", re.DOTALL)
 _LIMITED = r"""
@@ -28,11 +29,17 @@ resource.setrlimit(resource.RLIMIT_AS, (memory, memory))
 resource.setrlimit(resource.RLIMIT_CPU, (cpu, cpu))
 resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 20, 1 << 20))
 resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-exec(compile(sys.stdin.read(), "<answer>", "exec"), {"__name__": "__main__"})
+try:
+    exec(compile(sys.stdin.read(), "<answer>", "exec"), {"__name__": "__main__"})
+except Exception as error:
+    print("\n%s: %.150s" % (type(error).__name__, str(error).replace("\n", " ")))
+    sys.exit(1)
 print(sys.argv[3])
 """
-_TAIL_BYTES = 64
-"""The word, and what may follow it."""
+_TAIL_BYTES = 1024
+"""The word or what was raised, and what may follow it."""
+_MAX_REASON = 200
+"""Characters."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +59,16 @@ class CodeTests:
 
     def __call__(self, sample: Sample) -> float:
         """Reward of one sample."""
+        return float(not self._failure(sample))
+
+    def judge(self, samples: Sequence[Sample], iteration: int) -> Rewards:
+        """Rewards of the samples, with the reason why a program did not pass."""
+        del iteration
+        reasons = tuple(self._failure(sample) for sample in samples)
+        return Rewards(tuple(float(not reason) for reason in reasons), reasons)
+
+    def _failure(self, sample: Sample) -> str:
+        """Why a program did not pass its tests; empty where it did."""
         blocks = _FENCED.findall(sample.text)
         program = blocks[-1] if blocks else sample.text
         # Known to this run only: an answer that exits early cannot claim to have passed.
@@ -74,8 +91,14 @@ class CodeTests:
                 try:
                     child.communicate(f"{program}\n{gold_of(sample)}\n".encode(), limits.wall_s)
                 except subprocess.TimeoutExpired:
-                    return 0.0
+                    return f"killed after {limits.wall_s:g} s"
                 finally:
                     kill_group(child)
             out.seek(max(0, os.fstat(out.fileno()).st_size - _TAIL_BYTES))
-            return float(child.returncode == 0 and out.read().rstrip().endswith(word.encode()))
+            told = out.read().decode(errors="replace").rstrip()
+        if child.returncode == 0:
+            return "" if told.endswith(word) else "it ended before its tests did"
+        if child.returncode < 0:
+            return f"killed by signal {-child.returncode}"
+        raised = told.rpartition("\n")[2][:_MAX_REASON].removesuffix(":")
+        return raised or f"exit status {child.returncode}"

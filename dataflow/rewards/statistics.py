@@ -9,6 +9,7 @@ from dataflow.samples import EndReason, Sample, group_rows
 
 _ROUNDING = 1e-6
 """Share of the largest value that rounding in float32 may come to."""
+_TOOL_ENDS = (EndReason.TOOL_ERROR, EndReason.TOOL_TIMEOUT)
 
 
 def are_equal(values: Iterable[float]) -> bool:
@@ -31,8 +32,8 @@ def batch_metrics(
 
     ``reward_std``; ``equal_groups``, the share of prompts whose samples all earned the same and
     therefore teach nothing to group-relative advantages; ``truncated``, the share of samples cut
-    off at the token limit; ``num_tokens_mean``, tokens the policy drew per sample; ``cancelled``,
-    the number of samples somebody ended, where there are any.
+    off at the token limit; ``num_tokens_mean``, tokens the policy drew per sample; ``cancelled``
+    and ``failed_tools``, the numbers of samples that somebody or a tool ended, where there are any.
     """
     if not samples:
         return ()
@@ -41,6 +42,7 @@ def batch_metrics(
     groups = group_rows(samples)
     num_equal = sum(are_equal(values[row] for row in rows) for rows in groups.values())
     num_cancelled = sum(sample.is_cancelled for sample in samples)
+    num_failed = sum(sample.end in _TOOL_ENDS for sample in samples)
     num_cut = sum(sample.end is EndReason.LENGTH for sample in samples)
     return (
         ("reward_std", math.sqrt(variance)),
@@ -48,4 +50,5 @@ def batch_metrics(
         ("truncated", num_cut / len(samples)),
         ("num_tokens_mean", sum(sum(sample.policy_mask) for sample in samples) / len(samples)),
         *((("cancelled", float(num_cancelled)),) if num_cancelled else ()),
+        *((("failed_tools", float(num_failed)),) if num_failed else ()),
     )

@@ -6,8 +6,9 @@ import threading
 import pytest
 
 from dataflow.environments import LateEnvironment, ProcessLimits, PythonTool, node, step
-from dataflow.environments.python_process import CallEnd, evaluate
+from dataflow.environments.python_process import evaluate
 from dataflow.errors import ToolError
+from dataflow.isolated import CallEnd
 from dataflow.processes import AnsweringProcess
 from dataflow.samples import EndReason
 from dataflow.waiting import LogNormalDelay
@@ -145,7 +146,7 @@ def test_the_tool_works_in_any_thread(make_call):
 @pytest.mark.slow
 def test_the_kernel_ends_a_call_that_its_parent_forgot():
     (answer,) = evaluate(["9**9**9**9"], ProcessLimits(wall_s=30, cpu_s=0))
-    assert (answer.end, answer.text) == (CallEnd.TIMED_OUT, "killed after 0 s of CPU")
+    assert (answer.end, answer.reason) == (CallEnd.TIMED_OUT, "killed after 0 s of CPU")
 
 
 def test_an_interpreter_that_cannot_start_is_named(monkeypatch, make_call):

@@ -110,10 +110,18 @@ def test_a_program_passes_where_its_tests_run_to_the_end(make_sample):
         "while True: print('x' * 10**6)",
         # What it leaves running holds its output open, and is killed with it.
         "import os, time\nos.fork() or time.sleep(60)\ndef double(x): return 2 * x",
+        "import os; os.close(1); raise ValueError",
     ]
     reward = CodeTests(ProcessLimits(wall_s=2.0, cpu_s=1))
-    scores = [reward(make_sample(p, answer=test)) for p in programs]
-    assert scores == [1.0, 0.0, 0.0, 0.0, 0.0, 0.0, 1.0]
+    judged = score(reward, [make_sample(p, answer=test) for p in programs])
+    assert judged.values == (1.0, 0.0, 0.0, 0.0, 0.0, 0.0, 1.0, 0.0)
+    told = list(judged.reasons)
+    # Which limit a busy loop meets first is the machine's affair.
+    assert told.pop(3) in {"killed after 2 s", "killed by signal 24", "killed by signal 9"}
+    assert told[:4] == ["", "AssertionError", "it ended before its tests did", "MemoryError"]
+    assert told[5] == ""
+    assert told[6].startswith("exit status ")
+    assert reward(make_sample(programs[0], answer=test)) == 1.0
 
 
 _AT_A_TERMINAL = """

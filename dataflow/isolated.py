@@ -1,0 +1,139 @@
+"""A function of somebody's own in a process that can be killed: it may stop no job."""
+
+from __future__ import annotations
+
+import json
+import struct
+import sys
+from collections.abc import Callable, Generator, Sequence
+from contextlib import closing
+from dataclasses import dataclass
+from enum import StrEnum
+from functools import partial
+
+import cloudpickle
+
+from dataflow.processes import AnsweringProcess, ProcessLimits, Silence, ask_all
+
+_SERVER = r"""
+import json, os, pickle, resource, select, struct, sys, threading
+memory = int(sys.argv[1])
+resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+sys.path[:0] = json.loads(sys.argv[2])
+source, out = sys.stdin.buffer, os.fdopen(os.dup(1), "wb", buffering=0)
+os.dup2(2, 1)
+def leave_with_parent():
+    gone = select.poll()
+    gone.register(0, 0)
+    gone.poll()
+    os._exit(0)
+threading.Thread(target=leave_with_parent, daemon=True).start()
+def read():
+    head = source.read(8)
+    return pickle.loads(source.read(struct.unpack("<Q", head)[0])) if len(head) == 8 else None
+def number(value):
+    if isinstance(value, (str, bytes)):
+        raise TypeError("it gave %.100r, which is no number" % (value,))
+    return float(value)
+convert = {"number": number, "text": str}[sys.argv[3]]
+function, me = read(), os.getpid()
+resource.setrlimit(resource.RLIMIT_AS, (memory, memory))
+out.write(b'{"ready": true}\n')
+while (request := read()) is not None:
+    try:
+        answer = {"value": convert(function(*request))}
+    except MemoryError:
+        answer = {"at_limit": "MemoryError: it took more than %d bytes" % memory}
+    except BaseException as error:
+        answer = {"raised": (type(error).__name__ + ": " + str(error))[:1000]}
+    if os.getpid() != me:
+        # A fork of the function that came back answers nobody.
+        os._exit(0)
+    out.write(json.dumps(answer).encode() + b"\n")
+"""
+
+
+class Kind(StrEnum):
+    """What a function returns."""
+
+    NUMBER = "number"
+    TEXT = "text"
+    """Anything, as `str` has it."""
+
+
+class CallEnd(StrEnum):
+    """How a call ended."""
+
+    ANSWERED = "answered"
+    RAISED = "raised"
+    AT_LIMIT = "at_limit"
+    """It took more memory than it may, or its process died."""
+    TIMED_OUT = "timed_out"
+    """Its process was killed at a time limit."""
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What became of one call."""
+
+    end: CallEnd
+    value: str | float = ""
+    """What the function returned, if it did."""
+    reason: str = ""
+    """Why there is no value."""
+
+
+def call_each(
+    function: Callable[..., object],
+    requests: Sequence[tuple[object, ...]],
+    limits: ProcessLimits,
+    kind: Kind,
+) -> Generator[Outcome]:
+    """Outcomes of calls, in their order; as many processes as calls kill, plus one.
+
+    Parameters
+    ----------
+    function
+        Travels to the process by cloudpickle.
+    requests
+        Arguments of each call.
+    limits
+        What one call may use.
+    kind
+        What it returns.
+
+    Raises
+    ------
+    NotReadyError
+        Its process does not get ready: something that it imports is not there.
+    """
+    start = partial(_start, _frame(function), limits, kind)
+    with closing(ask_all(start, [_frame(request) for request in requests])) as answers:
+        yield from map(_outcome, answers)
+
+
+def unanswered(silence: Silence) -> Outcome:
+    """The outcome of a call that its process did not survive."""
+    end = CallEnd.TIMED_OUT if silence.is_at_limit else CallEnd.AT_LIMIT
+    return Outcome(end, reason=silence.reason)
+
+
+def _outcome(line: bytes | Silence) -> Outcome:
+    if isinstance(line, Silence):
+        return unanswered(line)
+    answer = json.loads(line)
+    if "value" in answer:
+        return Outcome(CallEnd.ANSWERED, answer["value"])
+    if "at_limit" in answer:
+        return Outcome(CallEnd.AT_LIMIT, reason=answer["at_limit"])
+    return Outcome(CallEnd.RAISED, reason=answer["raised"])
+
+
+def _start(function: bytes, limits: ProcessLimits, kind: Kind) -> AnsweringProcess:
+    arguments = [str(limits.memory_bytes), json.dumps(sys.path), str(kind)]
+    return AnsweringProcess([sys.executable, "-c", _SERVER, *arguments], limits, greeting=function)
+
+
+def _frame(value: object) -> bytes:
+    payload: bytes = cloudpickle.dumps(value)
+    return struct.pack("<Q", len(payload)) + payload
