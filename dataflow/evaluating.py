@@ -76,7 +76,9 @@ def evaluation_of(task: Task, seed: int, options: Mapping[str, Any]) -> Evaluati
 
 
 def _held_out(task: Task, seed: int) -> PromptSource:
-    """Prompts that a task generates from another seed."""
+    """Prompts that a task holds out, or generates from another seed."""
+    if task.held_out is not None:
+        return task.held_out(seed)
     found = task.prompts(stream_seed(seed, STREAM))
     if isinstance(found, (RecordPrompts, JsonlPrompts)):
         raise PipelineError(

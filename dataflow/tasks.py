@@ -6,12 +6,17 @@ import inspect
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
+from pathlib import Path
 
 from dataflow.datasets import (
     CalculatorPrompts,
+    ChatTemplate,
+    Fields,
     LetterPrompts,
     PromptSource,
     ReasoningGymPrompts,
+    RecordPrompts,
+    prompts_at,
 )
 from dataflow.environments import Environment, LateEnvironment, PythonTool
 from dataflow.errors import DataError, UnknownNameError
@@ -23,8 +28,10 @@ from dataflow.rewards import (
     OrderVerifier,
     ReasoningGymReward,
     Verifier,
+    described,
 )
 from dataflow.rewards.orders import ORDERS
+from dataflow.rewards.scoring import name_of
 from dataflow.waiting import LogNormalDelay
 
 
@@ -41,6 +48,8 @@ class Task:
     """Seed → prompt source."""
     reward: Callable[[int], Verifier | Judge]
     """Seed → who judges."""
+    held_out: Callable[[int], PromptSource] | None = None
+    """Seed → prompts to be measured on; None: `prompts` of another seed."""
     environment: Callable[[int], Environment] | None = None
     """Seed → who answers between turns; None for single-turn tasks."""
     num_tool_turns: int = 0
@@ -245,10 +254,55 @@ def _puzzle_reward(mark: str, is_exact: bool, seed: int) -> Judge:
     return IsolatedReward(ReasoningGymReward(mark, is_exact))
 
 
+def _data(
+    path: str,
+    reward: object = "exact",
+    prompt: str = "prompt",
+    answer: str = "answer",
+    held_out: str | None = None,
+    chat_of: str | None = None,
+    max_new_tokens: int = 64,
+) -> Task:
+    """Prompts of a file or folder, with a reward by name or of the user's own."""
+    read = partial(
+        prompts_at,
+        fields=Fields(prompt, answer),
+        chat=None if chat_of is None else ChatTemplate.of_folder(chat_of),
+    )
+    judge = described(reward)
+    return Task(
+        name="data",
+        description=f"{Path(path).name}, judged by {_told(reward)}",
+        base="letters",
+        prompts=partial(_seeded, read(path)),
+        reward=partial(_the_judge, judge),
+        held_out=None if held_out is None else partial(_seeded, read(held_out)),
+        max_new_tokens=max_new_tokens,
+    )
+
+
+def _told(reward: object) -> str:
+    """A reward in a word."""
+    if isinstance(reward, Mapping):
+        return str(next(iter(reward)))
+    return reward if isinstance(reward, str) else name_of(reward)
+
+
+def _seeded(source: RecordPrompts, seed: int) -> PromptSource:
+    return replace(source, seed=seed)
+
+
+def _the_judge(judge: Verifier | Judge, seed: int) -> Verifier | Judge:
+    """A judge that draws nothing."""
+    del seed
+    return judge
+
+
 _TASKS: dict[str, Callable[..., Task]] = {
     "ascending": _ascending,
     "calculator": _calculator,
     "copy": _copy,
+    "data": _data,
     "descending": _descending,
     "judged": _judged,
     "reasoning_gym": _puzzles,

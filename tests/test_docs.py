@@ -6,6 +6,7 @@ import os
 import pkgutil
 import re
 import shlex
+import shutil
 import subprocess
 import sys
 from importlib.util import find_spec
@@ -105,7 +106,8 @@ def test_commands_it_shows_parse(words):
 def test_yaml_is_a_job_a_configuration_or_plain(block, tmp_path):
     found = yaml.safe_load(block)
     if "task" in found and "model" in found:
-        path = tmp_path / "job.yaml"
+        # What a job names lies beside it.
+        path = shutil.copytree(ROOT / "examples", tmp_path / "examples") / "job.yaml"
         job = {"name": "shown", "iterations": 1, **found}
         path.write_text(yaml.safe_dump(job), encoding="utf-8")
         assert build_job(read_job_file(path), lambda: "folder").name == job["name"]

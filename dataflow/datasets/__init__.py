@@ -2,6 +2,7 @@
 
 from dataflow.datasets.calculator import CalculatorPrompts
 from dataflow.datasets.chat import ChatTemplate
+from dataflow.datasets.files import prompts_at
 from dataflow.datasets.jsonl import JsonlPrompts
 from dataflow.datasets.letters import LetterPrompts
 from dataflow.datasets.protocol import PromptSource
@@ -20,5 +21,6 @@ __all__ = [
     "RecordPrompts",
     "hub_prompts",
     "parquet_prompts",
+    "prompts_at",
     "prompts_of",
 ]

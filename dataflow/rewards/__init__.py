@@ -8,7 +8,7 @@ from dataflow.rewards.node import node
 from dataflow.rewards.orders import OrderVerifier
 from dataflow.rewards.overlong import OverlongPenalty
 from dataflow.rewards.protocol import Judge, Verifier
-from dataflow.rewards.registry import names, register, resolve
+from dataflow.rewards.registry import described, names, register, resolve
 from dataflow.rewards.scoring import score
 from dataflow.rewards.texts import JsonSchemaReward, MathReward, ReasoningGymReward, RegexReward
 from dataflow.rewards.trl import TrlReward
@@ -27,6 +27,7 @@ __all__ = [
     "RegexReward",
     "TrlReward",
     "Verifier",
+    "described",
     "names",
     "node",
     "register",

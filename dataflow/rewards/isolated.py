@@ -10,7 +10,7 @@ from dataflow.errors import NotReadyError, RewardError
 from dataflow.isolated import CallEnd, Kind, Outcome, call_each
 from dataflow.processes import ProcessLimits
 from dataflow.rewards.protocol import Verifier
-from dataflow.rewards.scoring import shown
+from dataflow.rewards.values import shown
 from dataflow.samples import Rewards, Sample
 
 

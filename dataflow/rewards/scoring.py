@@ -5,18 +5,14 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence, Sized
 from dataclasses import replace
-from reprlib import Repr
 
 from dataflow.errors import RewardError
 from dataflow.plugged import called
 from dataflow.rewards.protocol import Judge, Verifier
 from dataflow.rewards.registry import resolve
 from dataflow.rewards.statistics import batch_metrics
-from dataflow.rewards.values import number_of
+from dataflow.rewards.values import number_of, shown
 from dataflow.samples import Rewards, Sample
-
-_SHORT = Repr()
-_SHORT.maxstring = 400
 
 
 def score(reward: str | Verifier | Judge, samples: Sequence[Sample], iteration: int = 0) -> Rewards:
@@ -117,8 +113,3 @@ def _place(row: int, sample: Sample) -> str:
         f"row {row} (prompt {prompt.index} {shown(prompt.text)}, sample {sample.sample_index}, "
         f"completion {shown(sample.text)})"
     )
-
-
-def shown(value: object) -> str:
-    """A text in quotes, or another value, its middle left out where it is long, for messages."""
-    return _SHORT.repr(value)

@@ -8,11 +8,11 @@ import math
 from collections import defaultdict
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import TypeGuard
 
 from dataflow.errors import DataError, RewardError
 from dataflow.plugged import RAISED, called, told
-from dataflow.rewards.scoring import shown
-from dataflow.rewards.values import number_of
+from dataflow.rewards.values import number_of, shown
 from dataflow.samples import Rewards, Sample
 
 TrlFunction = Callable[..., Sequence[float | None] | Awaitable[Sequence[float | None]]]
@@ -20,6 +20,10 @@ TrlFunction = Callable[..., Sequence[float | None] | Awaitable[Sequence[float | 
 
 _OUR_NAMES = {"prompt", "prompts", "completion", "completions", "completion_ids"}
 """Columns of a data set that are not handed on, as they are not by TRL."""
+
+
+_TRL_NAMES = {"prompts", "completions", "completion_ids"}
+"""Parameters of which every reward function of TRL has one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,6 +92,17 @@ class TrlReward:
             if found:
                 metrics.append((f"reward/{_name(function)}", math.fsum(found) / len(found)))
         return Rewards(tuple(values), logged.reasons(), metrics=(*metrics, *logged.means()))
+
+
+def is_trl(function: object) -> TypeGuard[TrlFunction]:
+    """Whether a function wants the columns of a batch by name, as reward functions of TRL do."""
+    if not callable(function):
+        return False
+    try:
+        parameters = inspect.signature(function).parameters
+    except (TypeError, ValueError):
+        return False
+    return not _TRL_NAMES.isdisjoint(parameters)
 
 
 class _Logged:

@@ -1,8 +1,12 @@
-"""What counts as a reward: one number, whatever kind of number it is."""
+"""What counts as a reward: one number, whatever kind of number it is; how others are shown."""
 
 from __future__ import annotations
 
+from reprlib import Repr
 from typing import SupportsFloat
+
+_SHORT = Repr()
+_SHORT.maxstring = 400
 
 
 def number_of(value: object) -> float | None:
@@ -17,3 +21,8 @@ def number_of(value: object) -> float | None:
         return float(value)
     except (TypeError, ValueError, OverflowError, RuntimeError):
         return None
+
+
+def shown(value: object) -> str:
+    """A text in quotes, or another value, its middle left out where it is long, for messages."""
+    return _SHORT.repr(value)

@@ -108,13 +108,23 @@ def _common(file: JobFile) -> dict[str, Any]:
     return {**found, "trackers": _trackers(file)}
 
 
+_PATHS = {"chat_of", "held_out", "path"}
+"""Options of tasks that name a file or folder, relative to the job file."""
+
+
 def _task(file: JobFile) -> tuple[str, dict[str, Any]]:
     given = file.data["task"]
     name, options = (given, {}) if isinstance(given, str) else (given["name"], given)
     inside = "task" if isinstance(given, str) else "task.name"
     if name not in tasks.names():
         raise file.error(inside, name, f"no task is called so; {hint(name, tasks.names())}")
-    return name, dict(options.get("options", {}))
+    found = dict(options.get("options", {}))
+    for key in _PATHS.intersection(found):
+        found[key] = str((file.path.parent / str(found[key])).absolute())
+    reward = found.get("reward")
+    if isinstance(reward, str) and ":" in reward:
+        found["reward"] = load_function(file, "task.options.reward", reward)
+    return name, found
 
 
 _SIDE_MODELS = ("reference", "critic")
@@ -164,7 +174,7 @@ def _grpo(file: JobFile, tiny: BaseModel) -> Callable[[str], JobSpec]:
 
 def _own_pipeline(file: JobFile, tiny: BaseModel) -> Callable[[str], JobSpec]:
     data = file.data
-    pipeline = load_function(file)
+    pipeline = load_function(file, "pipeline", str(data["pipeline"]))
     seed = int(data.get("seed", 0))
     prompts: object = None
     evaluation = None
@@ -210,27 +220,35 @@ def _lora(file: JobFile) -> LoraSpec | None:
     return LoraSpec(**{**given, "targets": tuple(given.get("targets", LORA_TARGETS))})
 
 
-def load_function(file: JobFile) -> Callable[..., object]:
-    """The pipeline function that a job file names.
+def load_function(file: JobFile, inside: str, given: str) -> Callable[..., object]:
+    """A function that a job file names.
+
+    Parameters
+    ----------
+    file
+        Whose folder files are looked for in.
+    inside
+        Where in the file it is named.
+    given
+        ``file.py:function`` or ``module:function``.
 
     Raises
     ------
     JobFileError
         The module cannot be imported, or has no such function.
     """
-    given = str(file.data["pipeline"])
     where, _, name = given.rpartition(":")
     try:
         module = _module(file.path.parent, where)
     except (Exception, SystemExit) as error:
         # A module that ends the interpreter must not end this one without a word.
         remedy = f"it cannot be imported: {type(error).__name__}: {error}"
-        raise file.error("pipeline", given, remedy) from error
+        raise file.error(inside, given, remedy) from error
     found = getattr(module, name, None)
     if not callable(found):
         known = [key for key, value in vars(module).items() if callable(value) and key[0] != "_"]
         remedy = f"{where} has no function {name!r}; {hint(name, known)}"
-        raise file.error("pipeline", given, remedy)
+        raise file.error(inside, given, remedy)
     return found  # type: ignore[no-any-return]
 
 

@@ -1,3 +1,5 @@
+import json
+
 import cloudpickle
 import pytest
 
@@ -10,7 +12,7 @@ from dataflow.pipelines import SETTINGS, GrpoSettings, grpo
 from dataflow.rewards import score
 from dataflow.samples import Sample
 
-WITHOUT_EXTRAS = [name for name in tasks.names() if name != "reasoning_gym"]
+WITHOUT_EXTRAS = [name for name in tasks.names() if name not in {"data", "reasoning_gym"}]
 
 
 def options_of(node):
@@ -130,3 +132,73 @@ def test_a_task_of_ones_own_can_be_registered(monkeypatch):
     assert tasks.names() == ("mine",)
     with pytest.raises(UnknownNameError, match="'mine' is taken"):
         tasks.register("mine", lambda: None)
+
+
+@pytest.fixture
+def data(tmp_path):
+    """A file of questions, and one of others."""
+    for name, numbers in (("train", range(6)), ("held_out", range(50, 54))):
+        rows = [{"q": f"{n}+1=", "gold": n + 1} for n in numbers]
+        (tmp_path / f"{name}.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    return {"path": str(tmp_path / "train.jsonl"), "prompt": "q", "answer": "gold"}
+
+
+def test_a_data_set_is_a_task_with_prompts_held_out(data, tmp_path):
+    options = {**data, "held_out": str(tmp_path / "held_out.jsonl")}
+    job = grpo(model="m", task="data", task_options=options, iterations=2, evaluation={})
+    check_job(job)
+    assert job.description == "train.jsonl, judged by exact"
+    assert sorted(p.answer for p in job.prompts.batch(0, 6)) == list("123456")
+    held_out = {p.text for p in job.evaluation.prompts.batch(0, 4)}
+    assert held_out == {f"{n}+1=" for n in range(50, 54)}
+    other = grpo(model="m", task="data", task_options=options, iterations=2, seed=1)
+    assert other.prompts.batch(0, 6) != job.prompts.batch(0, 6)
+    with pytest.raises(PipelineError, match="nothing of it is held out"):
+        grpo(model="m", task="data", task_options=data, iterations=2, evaluation={})
+
+
+def last_digit(sample):
+    return float(sample.text[-1:])
+
+
+def both(completions, gold, **_):
+    return [float(text == str(right)) for text, right in zip(completions, gold, strict=True)]
+
+
+@pytest.mark.parametrize(
+    ("reward", "values"),
+    [
+        ("exact", (1.0, 0.0)),
+        ({"exact": "="}, (1.0, 0.0)),
+        pytest.param({"regex": "(?P<answer>[0-9]+)"}, (1.0, 0.0), marks=pytest.mark.slow),
+        ({"json_schema": {"maximum": 5}}, (1.0, 0.5)),
+        pytest.param(last_digit, (3.0, 7.0), marks=pytest.mark.slow),
+        (both, (1.0, 0.0)),
+    ],
+)
+def test_a_data_set_is_judged_as_its_user_says(data, reward, values):
+    chosen = tasks.task("data", **data, reward=reward)
+    prompt = next(p for p in chosen.prompts(0).batch(0, 6) if p.answer == "3")
+    samples = [Sample(prompt, i, (), text=text) for i, text in enumerate(("3", "7"))]
+    assert score(chosen.reward(0), samples).values == values
+
+
+@pytest.mark.parametrize(
+    ("change", "error", "problem"),
+    [
+        ({"reward": "mathz"}, UnknownNameError, "no reward is called 'mathz'"),
+        ({"reward": {"regexp": "x"}}, UnknownNameError, "give one of exact, json_schema, regex"),
+        ({"reward": {}}, UnknownNameError, "give one of exact, json_schema, regex"),
+        ({"reward": {"regex": "("}}, DataError, "no regular expression"),
+        ({"reward": 3}, UnknownNameError, "reward 3 is int"),
+        ({"path": ""}, DataError, "the path of a data set is ''"),
+        ({"path": "nowhere.jsonl"}, DataError, r"nowhere\.jsonl: cannot be read"),
+        ({"answer": "right"}, DataError, "no record has the field 'right'"),
+        ({"held_out": "nowhere.jsonl"}, DataError, r"nowhere\.jsonl: cannot be read"),
+        ({"chat_of": "nowhere"}, DataError, r"tokenizer_config\.json cannot be read"),
+        ({"columns": "q"}, UnknownNameError, "'data' has no option 'columns'"),
+    ],
+)
+def test_a_data_set_that_is_described_wrongly_is_refused(data, change, error, problem):
+    with pytest.raises(error, match=problem):
+        tasks.task("data", **{**data, **change})

@@ -13,6 +13,7 @@ from dataflow.datasets import (
     JsonlPrompts,
     hub_prompts,
     parquet_prompts,
+    prompts_at,
     prompts_of,
 )
 from dataflow.errors import DataError
@@ -45,6 +46,7 @@ def test_a_parquet_file_gives_the_prompts_of_its_rows(tmp_path):
     assert parquet_prompts(path, fields=FIELDS, seed=1).batch(0, 7) == prompts_of(
         RECORDS, fields=FIELDS, seed=1
     ).batch(0, 7)
+    assert prompts_at(path, fields=FIELDS).items == prompts_of(RECORDS, fields=FIELDS).items
     path.write_text("no table")
     with pytest.raises(DataError, match="cannot be read as Parquet"):
         parquet_prompts(path)
@@ -63,6 +65,8 @@ def test_a_hugging_face_data_set_is_read_from_memory_and_disk(tmp_path):
     assert hub_prompts(data, fields=FIELDS).batch(0, 5) == wanted
     datasets.DatasetDict({"test": data}).save_to_disk(str(tmp_path / "d"))
     assert hub_prompts(tmp_path / "d", split="test", fields=FIELDS).batch(0, 5) == wanted
+    data.save_to_disk(str(tmp_path / "e"))
+    assert prompts_at(tmp_path / "e", fields=FIELDS).batch(0, 5) == wanted
     with pytest.raises(DataError, match="'train'"):
         hub_prompts(tmp_path / "d", fields=FIELDS)
 

@@ -8,7 +8,8 @@ import pytest
 
 from dataflow.datasets import ChatTemplate, prompts_of
 from dataflow.errors import DataError, RewardError
-from dataflow.rewards import TrlReward, score
+from dataflow.rewards import ExactAnswer, TrlReward, score
+from dataflow.rewards.trl import is_trl
 from dataflow.samples import Sample
 
 TALK = [{"role": "user", "content": "1+1="}]
@@ -145,3 +146,13 @@ def test_one_function_may_be_given_as_it_is():
 def test_functions_and_weights_that_do_not_fit_are_refused_at_once(given, problem):
     with pytest.raises(DataError, match=problem):
         TrlReward(*given)
+
+
+def test_a_function_of_trl_is_known_by_its_parameters():
+    def exact(completions, answer, **_):
+        return [float(text == str(a)) for text, a in zip(completions, answer, strict=True)]
+
+    samples = samples_of(RECORDS["texts"])
+    assert score(exact, samples).values == (1.0, 0.0)
+    assert is_trl(exact)
+    assert not any(map(is_trl, (samples_of, ExactAnswer(), 3, len)))

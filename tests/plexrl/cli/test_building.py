@@ -196,3 +196,36 @@ def test_a_wrong_tracker_or_evaluation_is_refused(tmp_path, change, words):
     with pytest.raises(JobFileError) as error:
         build_job(file_of(tmp_path, **change), no_model)
     assert all(word in str(error.value) for word in words), error.value
+
+
+def data_file(tmp_path, **options):
+    (tmp_path / "data").mkdir()
+    (tmp_path / "data" / "a.jsonl").write_text('{"prompt": "1+1=", "answer": "2"}')
+    (tmp_path / "mine.py").write_text("STEP = 1\n\ndef judge(sample):\n    return STEP\n")
+    task = {"name": "data", "options": {"path": "data/a.jsonl", **options}}
+    return file_of(tmp_path, task=task)
+
+
+def test_a_data_set_and_its_reward_are_looked_for_beside_the_job_file(tmp_path):
+    job = build_job(data_file(tmp_path, reward="mine.py:judge"), lambda: "folder")
+    assert job.prompts.batch(0, 1)[0].answer == "2"
+    assert job.description == "a.jsonl, judged by judge"
+    # A function of one sample runs in a process of its own, and travels by value.
+    sent = cloudpickle.loads(cloudpickle.dumps(job.pipeline.settings.reward))
+    assert sent.verifier(None) == 1
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"reward": "mine.py:juge"}, ["task.options.reward", "did you mean 'judge'"]),
+        ({"reward": "yours.py:judge"}, ["task.options.reward", "cannot be imported"]),
+        ({"reward": "exakt"}, ["no reward is called 'exakt'"]),
+        ({"path": "b.jsonl"}, ["b.jsonl", "cannot be read"]),
+        ({"path": 3}, ["data set", "cannot be read"]),
+    ],
+)
+def test_a_data_set_that_is_not_there_costs_no_warm_up(tmp_path, options, words):
+    with pytest.raises(JobFileError) as caught:
+        build_job(data_file(tmp_path, **options), no_model)
+    assert all(word in str(caught.value) for word in words)
