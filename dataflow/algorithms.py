@@ -9,6 +9,7 @@ from types import MappingProxyType
 from dataflow import advantages
 from dataflow.advantages import Estimator
 from dataflow.calls import AGGREGATION_NAMES, AUTOCAST_NAMES, KL_NAMES, LOSS_NAMES, Loss
+from dataflow.elsewhere import NAMES_ELSEWHERE
 from dataflow.environments import Environment
 from dataflow.errors import PipelineError, UnknownNameError
 from dataflow.ranges import BETAS, RANGES, are_betas
@@ -198,6 +199,11 @@ def check_settings(settings: Mapping[str, object]) -> None:
         A setting is out of range, or of another kind.
     """
     for name, value in settings.items():
+        if name in NAMES_ELSEWHERE:
+            raise UnknownNameError(
+                f"grpo has no setting {name!r}; what TRL or verl calls so is "
+                f"{NAMES_ELSEWHERE[name]!r} here (docs/from-trl-and-verl.md)"
+            )
         if name not in SETTINGS:
             raise UnknownNameError(
                 f"grpo has no setting {name!r}; its settings are {', '.join(SETTINGS)}"

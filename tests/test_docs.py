@@ -19,6 +19,7 @@ import yaml
 import plexrl
 import solver
 from dataflow.algorithms import SETTINGS
+from dataflow.elsewhere import NAMES_ELSEWHERE
 from dataflow.pipelines import LOOKS, PLACES
 from plexrl.cli.building import build_job
 from plexrl.cli.jobfile import read_job_file
@@ -136,6 +137,13 @@ def test_the_reference_names_every_public_name_and_nothing_else():
 def test_what_the_reference_shows_exists_and_says_what_it_is(page):
     for name in re.findall(r"^::: (\S+)$", text(page), re.MULTILINE):
         assert pkgutil.resolve_name(name).__doc__, name
+
+
+@pytest.mark.parametrize(("theirs", "ours"), NAMES_ELSEWHERE.items())
+def test_a_name_of_trl_or_verl_stands_in_the_row_of_ours(theirs, ours):
+    page = text(ROOT / "docs" / "from-trl-and-verl.md")
+    rows = [line for line in page.splitlines() if re.search(rf"^\|[^|]*\b{ours}\b", line)]
+    assert any(re.search(rf"\b{theirs}\b", row) for row in rows)
 
 
 def test_every_page_stands_in_the_navigation_once():

@@ -13,6 +13,7 @@ from jsonschema import Draft202012Validator, ValidationError
 from jsonschema.exceptions import best_match
 from jsonschema.validators import extend
 
+from dataflow.elsewhere import NAMES_ELSEWHERE
 from plexrl.cli.documents import UnreadableError, parse, read_text
 from plexrl.errors import JobFileError
 from plexrl.spelling import hint
@@ -129,7 +130,10 @@ def _explained(path: Path, error: ValidationError) -> JobFileError:
         known = schema.get("properties", {})
         unknown = next(key for key in error.instance if key not in known)
         where = _dotted([*error.absolute_path, str(unknown)])
-        return JobFileError(f"{path}: {where} is no known key; {hint(unknown, known)}")
+        remedy = hint(unknown, known)
+        if unknown in NAMES_ELSEWHERE:
+            remedy = f"what TRL or verl calls so is {NAMES_ELSEWHERE[unknown]!r} here"
+        return JobFileError(f"{path}: {where} is no known key; {remedy}")
     if error.validator == "required" and isinstance(error.instance, Mapping):
         wanted = schema.get("properties", {})
         missing = next(key for key in schema["required"] if key not in error.instance)

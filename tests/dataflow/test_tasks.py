@@ -97,7 +97,8 @@ def test_settings_are_fields_of_the_pipeline():
     [
         ({"task": "ascendign"}, r"'ascendign'; known are ascending, calculator, copy"),
         ({"task_options": {"width": 3}}, "has no option 'width'; its options are length"),
-        ({"learning_rate": 1e-3}, "no setting 'learning_rate'; its settings are advantage"),
+        ({"speed": 1e-3}, "no setting 'speed'; its settings are advantage"),
+        ({"learning_rate": 1e-3}, "no setting 'learning_rate'; what TRL or verl calls so is 'lr'"),
         ({"advantage": "mean"}, "no advantage is called 'mean'"),
         ({"lr_schedule": "step"}, "no lr_schedule 'step'"),
         ({"task": "judged", "task_options": {"order": "up"}}, "no order is called 'up'"),

@@ -58,6 +58,7 @@ def test_name_is_the_files_by_default(tmp_path):
         ({"iterations": True}, ["iterations is true", "whole number"]),
         ({"num_samples": 4.0}, ["num_samples is 4.0", "whole number of at least 1"]),
         ({"algorithm": {"lrr": 1}}, ["algorithm.lrr is no known key", "did you mean 'lr'"]),
+        ({"algorithm": {"beta": 0.1}}, ["algorithm.beta is no known key", "is 'kl_coef' here"]),
         ({"algorithm": {"lr": -1}}, ["algorithm.lr is -1", "above 0"]),
         ({"algorithm": {"betas": [0.9]}}, ["algorithm.betas is [0.9]", "two numbers"]),
         ({"algorithm": {"lr_schedule": "step"}}, ["lr_schedule", "linear, cosine or constant"]),

@@ -17,6 +17,7 @@ from transformers import (
 
 from dataflow.calls import GenerateOptions, LogprobOptions, TrainOptions
 from plexrl.core.layout import ROLE_OPTIMIZER
+from plexrl.engines.child_environment import child_environment
 from plexrl.engines.protocol import DrawKey, ModelSource, TrainBatch
 from plexrl.engines.tiny_model import tiny_tokenizer
 from plexrl.engines.torch_engine import TorchEngine
@@ -29,6 +30,14 @@ from tests.plexrl.engines.conformance import KEY, PROMPTS, Rig
 def rig(base_folder, other_folder):
     engine = TorchEngine(ModelSource(base_folder), "cpu")
     return Rig(engine, base_folder, other_folder, lambda arena: arena.view)
+
+
+def test_an_engine_computes_in_one_thread_whatever_was_set_before(rig, monkeypatch):
+    torch.set_num_threads(2)
+    TorchEngine(ModelSource(rig.folder, is_trainable=False), "cpu")
+    assert torch.get_num_threads() == 1
+    monkeypatch.setenv("OMP_NUM_THREADS", "8")
+    assert child_environment()["OMP_NUM_THREADS"] == "1"
 
 
 def test_weights_and_moments_are_views_of_one_buffer(rig):

@@ -211,6 +211,13 @@ for given, what in ((weights, "no new values"), (iter(weights[:5]), "no new valu
         print(what in str(error), "embed_tokens" in str(error), "norm" in str(error))
 engine.load(arenas[0])
 print(engine.generate(PROMPTS, OPTIONS, KEY) == expected[0] != expected[1])
+engine._llm.update_weight_version("of somebody else")
+try:
+    engine.generate(PROMPTS, OPTIONS, KEY)
+    print("unnoticed")
+except EngineError as error:
+    print("sampled with weights ['of somebody else'" in str(error))
+engine.load(arenas[0])
 try:
     VLLMEngine(ModelSource(folder, kind=EngineKind.VLLM))
 except EngineError as error:
@@ -218,7 +225,7 @@ except EngineError as error:
 """
 
 
-def test_weights_that_are_left_out_are_an_error_as_is_a_second_engine_in_the_process(
+def test_weights_left_out_a_wrong_tag_and_a_second_engine_in_the_process_are_errors(
     base_folder, other_folder
 ):
     done = subprocess.run(
@@ -228,7 +235,7 @@ def test_weights_that_are_left_out_are_an_error_as_is_a_second_engine_in_the_pro
         check=True,
         env={**os.environ, **ENVIRONMENT},
     )
-    *wrong_updates, right_update, second_engine = done.stdout.splitlines()[-4:]
+    *wrong_updates, right_update, wrong_tag, second_engine = done.stdout.splitlines()[-5:]
     assert wrong_updates == ["True False False", "True False True"]
-    assert right_update == "True"
+    assert right_update == wrong_tag == "True"
     assert second_engine == "True True"
