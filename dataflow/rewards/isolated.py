@@ -13,6 +13,9 @@ from dataflow.rewards.protocol import Verifier
 from dataflow.rewards.values import shown
 from dataflow.samples import Rewards, Sample
 
+FAILED_REWARDS = "failed_rewards"
+"""Metric: how many samples of a batch a verifier did not survive."""
+
 
 @dataclass(frozen=True, slots=True)
 class IsolatedReward:
@@ -49,7 +52,7 @@ class IsolatedReward:
             ) from error
         values, reasons = zip(*rewards, strict=True) if rewards else ((), ())
         num_failed = float(sum(1 for reason in reasons if reason))
-        return Rewards(values, reasons, metrics=(("failed_rewards", num_failed),))
+        return Rewards(values, reasons, metrics=((FAILED_REWARDS, num_failed),))
 
     def _one(self, outcome: Outcome, sample: Sample) -> tuple[float, str]:
         """Reward of one sample, and why it failed if it did."""

@@ -1,6 +1,7 @@
 """Presets, schedules, generalised advantage estimation and dynamic sampling."""
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -197,6 +198,22 @@ def test_only_prompts_that_teach_something_are_chosen(make_sample):
     assert metrics["sampling_rounds"] == 2
     assert metrics["informative_prompts"] == pytest.approx(3 / 4)
     assert metrics["equal_groups"] == 0
+
+
+def test_what_judges_say_of_all_rounds_is_kept(make_sample):
+    def said(found, *reasons, **metrics):
+        rewards = replace(found.rewards, reasons=reasons, metrics=tuple(metrics.items()))
+        return replace(found, rewards=rewards)
+
+    rounds = [
+        said(judged(make_sample, 0, (0, 0), (0, 1)), "a", "b", "c", "d", failed_rewards=1.0, x=2.0),
+        said(judged(make_sample, 2, (1, 0)), failed_rewards=2.0, x=5.0, truncated=1.0),
+    ]
+    chosen = choose(rounds, num_prompts=2)
+    assert chosen.rewards.reasons == ("c", "d", "", "")
+    metrics = dict(chosen.rewards.metrics)
+    assert (metrics["failed_rewards"], metrics["x"]) == (3.0, 3.0)
+    assert metrics["truncated"] == 0.0
 
 
 def test_a_round_without_a_lesson_is_trained_on_as_it_is(make_sample):
