@@ -13,6 +13,7 @@ from functools import partial
 
 import cloudpickle
 
+from dataflow.idle_processes import IdleProcesses
 from dataflow.processes import AnsweringProcess, ProcessLimits, Silence, ask_all
 
 _SERVER = r"""
@@ -53,6 +54,10 @@ while (request := read()) is not None:
 """
 
 
+_AT_LIMIT = b'{"at_limit"'
+_IDLE = IdleProcesses()
+
+
 class Kind(StrEnum):
     """What a function returns."""
 
@@ -91,6 +96,10 @@ def call_each(
 ) -> Generator[Outcome]:
     """Outcomes of calls, in their order; as many processes as calls kill, plus one.
 
+    What the function imports is imported once: its process waits a minute for the next who calls
+    the same function. A call that fails there is repeated in a new process, so that what it comes
+    to does not depend on those before.
+
     Parameters
     ----------
     function
@@ -107,8 +116,15 @@ def call_each(
     NotReadyError
         Its process does not get ready: something that it imports is not there.
     """
-    start = partial(_start, _frame(function), limits, kind)
-    with closing(ask_all(start, [_frame(request) for request in requests])) as answers:
+    payload = _frame(function)
+    key = payload, limits, kind
+    answers = ask_all(
+        lambda: _IDLE.take(key) or _start(payload, limits, kind),
+        [_frame(request) for request in requests],
+        keep=partial(_IDLE.give, key),
+        is_failure=lambda line: line.startswith(_AT_LIMIT),
+    )
+    with closing(answers):
         yield from map(_outcome, answers)
 
 

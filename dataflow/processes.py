@@ -16,7 +16,7 @@ import signal
 import subprocess
 import time
 from collections.abc import Callable, Generator, Mapping, Sequence
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from typing import Self
 
@@ -84,6 +84,11 @@ class AnsweringProcess:
     env
         Its environment variables; None: this process's own.
 
+    Attributes
+    ----------
+    is_used : bool
+        Whether it has served somebody before.
+
     Raises
     ------
     NotReadyError
@@ -101,6 +106,7 @@ class AnsweringProcess:
         self._limits = limits
         self._buffer = b""
         self._is_closed = False
+        self.is_used = False
         try:
             self._child = subprocess.Popen(
                 command,
@@ -215,13 +221,34 @@ def kill_group(child: subprocess.Popen[bytes]) -> None:
     child.wait()
 
 
+def _never(_line: bytes) -> bool:
+    return False
+
+
 def ask_all(
-    start: Callable[[], AnsweringProcess], requests: Sequence[bytes]
+    start: Callable[[], AnsweringProcess],
+    requests: Sequence[bytes],
+    *,
+    keep: Callable[[AnsweringProcess], None] | None = None,
+    is_failure: Callable[[bytes], bool] = _never,
 ) -> Generator[bytes | Silence]:
     """Answers in the order of the requests; as many processes as requests kill, plus one.
 
     A process that dies is replaced once, and its request repeated: somebody else may have killed
-    it, and what a job learns must not depend on that. A second death is the request's own.
+    it, and what a job learns must not depend on that. A second death is the request's own. Where a
+    process that had served others before fails, a new one is asked.
+
+    Parameters
+    ----------
+    start
+        Gives a process, a new one or one that served others before.
+    requests
+        Bytes that the process is sent.
+    keep
+        Is handed the process once it has answered all without a failure, to serve others; None:
+        it is ended.
+    is_failure
+        Whether an answer says that a limit was met.
 
     Raises
     ------
@@ -238,9 +265,14 @@ def ask_all(
                 raise
             continue
         num_false_starts = 0
-        with process:
+        with ExitStack() as ending:
+            ending.callback(process.close)
+            has_failed = False
             while process.is_alive and position < len(requests):
                 answer = process.ask(requests[position])
+                has_failed |= isinstance(answer, Silence) or is_failure(answer)
+                if has_failed and process.is_used:
+                    break
                 is_death = isinstance(answer, Silence) and not answer.is_at_limit
                 num_deaths = num_deaths + 1 if is_death else 0
                 if num_deaths == 1:
@@ -248,3 +280,7 @@ def ask_all(
                 num_deaths = 0
                 position += 1
                 yield answer
+            if keep is not None and position == len(requests) and not has_failed:
+                ending.pop_all()
+                process.is_used = True
+                keep(process)

@@ -21,8 +21,8 @@ FAILED_REWARDS = "failed_rewards"
 class IsolatedReward:
     """A verifier in a child process with a time and a memory limit per sample.
 
-    One process serves all samples of a batch. A sample that hangs or kills it gets
-    `failed_reward` and a reason; the rest go on in a new process. The metric
+    One process serves all samples of a batch, and of later ones. A sample that hangs or kills it
+    gets `failed_reward` and a reason; the rest go on in a new process. The metric
     ``failed_rewards`` counts them. A verifier that *raises* is an error of the job unless
     `is_forgiving`: a fault of the verifier must not look like a wrong answer.
     """

@@ -8,7 +8,12 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import torch
-from transformers import AutoModelForCausalLM, AutoModelForTokenClassification, PreTrainedModel
+from transformers import (
+    AutoConfig,
+    AutoModelForCausalLM,
+    AutoModelForTokenClassification,
+    PreTrainedModel,
+)
 
 from plexrl.core.layout import ROLE_WEIGHTS, StateLayout, TensorSlot, pack
 from plexrl.engines.adapters import check_adapter_folder
@@ -311,7 +316,14 @@ def build_model(
         The folder holds no usable model.
     """
     model = load_model(source.folder, source.head)
-    _check_causal(model, source.folder)
+    try:
+        _check_causal(model, source.folder)
+    except (RuntimeError, TypeError, ValueError) as error:
+        # What a configuration that contradicts itself makes torch raise is of many kinds.
+        raise ModelFolderError(
+            f"model folder {source.folder!r} holds a {type(model).__name__} that cannot compute: "
+            f"{str(error)[:_MAX_REASON]}; check its config.json"
+        ) from error
     named = (
         dict(model.named_parameters())
         if source.lora is None
@@ -348,7 +360,7 @@ def load_model(folder: str, head: str) -> PreTrainedModel:
         model, report = kind.from_pretrained(
             folder,
             dtype=torch.float32,
-            attn_implementation="sdpa",
+            attn_implementation=_attention(kind, folder),
             local_files_only=True,
             output_loading_info=True,
             ignore_mismatched_sizes=True,
@@ -372,6 +384,18 @@ def load_model(folder: str, head: str) -> PreTrainedModel:
     if has_fresh_head:
         _zero_head(model)
     return model.eval()
+
+
+def _attention(kind: type[AutoModelForCausalLM], folder: str) -> str:
+    """How a network computes its attention: torch's fused one, where it can."""
+    config = AutoConfig.from_pretrained(folder, local_files_only=True)
+    model = kind._model_mapping[type(config)]  # noqa: SLF001 (the library tells it nowhere else)
+    if model._is_stateful:  # noqa: SLF001
+        raise ValueError(
+            f"a {model.__name__} carries a state from token to token; the torch engine runs "
+            "attention only"
+        )
+    return "sdpa" if model._supports_sdpa else "eager"  # noqa: SLF001
 
 
 def _check_complete(

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
-from transformers import BertConfig, BertLMHeadModel
+from transformers import BertConfig, BertLMHeadModel, MambaConfig, MambaForCausalLM
 
 from plexrl.engines.network import Network, load_model
 from plexrl.engines.protocol import ModelSource
@@ -58,6 +58,29 @@ def test_a_configuration_the_library_refuses_is_told_in_short(folder):
         with pytest.raises(ModelFolderError, match="cannot be loaded as a decoder") as caught:
             load_model(str(folder), "lm")
         assert len(str(caught.value)) < 1000
+
+
+def test_a_network_that_is_no_attention_is_refused(folder):
+    config = MambaConfig(vocab_size=99, hidden_size=32, num_hidden_layers=1)
+    (folder / "model.safetensors").unlink()
+    MambaForCausalLM(config).save_pretrained(folder)
+    with pytest.raises(ModelFolderError, match="a MambaForCausalLM carries a state from token"):
+        load_model(str(folder), "lm")
+
+
+def test_a_network_that_cannot_compute_is_the_folders_fault(folder):
+    config = folder / "config.json"
+    # Heads that a group of keys cannot be shared among.
+    wrong = {"num_attention_heads": 4, "num_key_value_heads": 3}
+    config.write_text(json.dumps(json.loads(config.read_text()) | wrong))
+    edit(folder, widen_keys)
+    with pytest.raises(ModelFolderError, match=r"that cannot compute: .*; check its config\.json"):
+        Network(ModelSource(str(folder)), torch.device("cpu"))
+
+
+def widen_keys(tensors):
+    for name in [name for name in tensors if name.endswith(("k_proj.weight", "v_proj.weight"))]:
+        tensors[name] = torch.cat([tensors[name], tensors[name][: len(tensors[name]) // 2]])
 
 
 @pytest.mark.parametrize("head", ["lm", "value"])

@@ -9,6 +9,7 @@ from transformers import (
     AutoModelForCausalLM,
     AutoTokenizer,
     GPT2Config,
+    GptOssConfig,
     LlamaConfig,
     MistralConfig,
     Qwen2Config,
@@ -173,8 +174,11 @@ def save(folder, config):
             eos_token_id=2,
             bos_token_id=1,
         ),
+        GptOssConfig(
+            **SMALL, num_key_value_heads=2, head_dim=16, sliding_window=5, num_local_experts=4
+        ),
     ],
-    ids=["llama", "qwen2", "qwen3", "mistral", "gpt2"],
+    ids=["llama", "qwen2", "qwen3", "mistral", "gpt2", "gpt_oss"],
 )
 def test_other_architectures_roll_out_and_train(config, tmp_path):
     engine = TorchEngine(ModelSource(save(tmp_path, config)), "cpu")
