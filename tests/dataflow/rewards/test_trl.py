@@ -8,7 +8,7 @@ import pytest
 
 from dataflow.datasets import ChatTemplate, prompts_of
 from dataflow.errors import DataError, RewardError
-from dataflow.rewards import ExactAnswer, TrlReward, score
+from dataflow.rewards import ExactAnswer, OverlongPenalty, TrlReward, score
 from dataflow.rewards.trl import is_trl
 from dataflow.samples import Sample
 
@@ -50,10 +50,13 @@ def test_a_function_gets_columns_as_they_are(kind):
     assert given["trainer_state"].global_step == 7
 
 
-@pytest.mark.slow
-@pytest.mark.skipif(
+needs_trl = pytest.mark.skipif(
     importlib.util.find_spec("trl") is None, reason="TRL is not installed (plexrl[peers])"
 )
+
+
+@pytest.mark.slow
+@needs_trl
 @pytest.mark.parametrize("kind", RECORDS)
 def test_names_and_values_are_those_of_trl(kind):
     from trl import GRPOTrainer
@@ -156,3 +159,14 @@ def test_a_function_of_trl_is_known_by_its_parameters():
     assert score(exact, samples).values == (1.0, 0.0)
     assert is_trl(exact)
     assert not any(map(is_trl, (samples_of, ExactAnswer(), 3, len)))
+
+
+@pytest.mark.slow
+@needs_trl
+def test_length_costs_what_it_costs_in_trl():
+    from trl.rewards import get_soft_overlong_punishment
+
+    theirs = get_soft_overlong_punishment(max_completion_len=10, soft_punish_cache=4)
+    ours = OverlongPenalty(ExactAnswer(), max_tokens=10, buffer_tokens=4)
+    wanted = theirs(completion_ids=[[0] * n for n in range(14)])
+    assert [-ours.penalty(n) for n in range(14)] == pytest.approx(wanted)
