@@ -6,9 +6,11 @@ import importlib.util
 import inspect
 import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Self
 
+from dataflow.errors import MissingExtraError
 from dataflow.jobs import TrackerSpec
 from plexrl.errors import InputError
 from plexrl.spelling import hint
@@ -111,16 +113,27 @@ class TrackerSet:
     def __exit__(self, *_: object) -> None:
         self.close()
 
+    def open(self, name: str, make: Callable[[], Tracker]) -> None:
+        """Tell one more tracker, if it can be made: a server that is down costs nobody else."""
+        try:
+            self._trackers.append(make())
+        except MissingExtraError:
+            raise
+        except Exception as error:  # noqa: BLE001 (libraries raise anything)
+            self._leave_out(name, error)
+
+    def _leave_out(self, name: str, error: Exception) -> None:
+        self.failed[name] = f"{type(error).__name__}: {error}"
+        _logger.warning("tracker %s is left out from now on: %s", name, self.failed[name])
+
     def _tell(self, method: str, *arguments: object) -> None:
         """Call a method of every tracker that works."""
         for tracker in list(self._trackers):
             try:
                 getattr(tracker, method)(*arguments)
             except Exception as error:  # noqa: BLE001 (libraries raise anything)
-                name = type(tracker).__name__
                 self._trackers.remove(tracker)
-                self.failed[name] = f"{type(error).__name__}: {error}"
-                _logger.warning("tracker %s is left out from now on: %s", name, self.failed[name])
+                self._leave_out(type(tracker).__name__, error)
 
 
 def check_trackers(wanted: Iterable[TrackerSpec]) -> None:
@@ -178,7 +191,10 @@ def open_trackers(
     """
     check_trackers(wanted)
     chosen = {spec.name: spec for spec in (TrackerSpec("json"), *wanted)}
-    return TrackerSet([_open(spec, Path(folder)) for spec in chosen.values()], settings)
+    trackers = TrackerSet([], settings)
+    for spec in chosen.values():
+        trackers.open(spec.name, partial(_open, spec, Path(folder)))
+    return trackers
 
 
 def _open(spec: TrackerSpec, folder: Path) -> Tracker:

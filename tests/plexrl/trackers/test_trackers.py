@@ -16,6 +16,7 @@ from plexrl.trackers import (
     check_trackers,
     missing_library,
     open_trackers,
+    tracker_set,
 )
 from plexrl.trackers.libraries import LIBRARIES
 from solver.trace import IterationRecord
@@ -114,6 +115,18 @@ def test_a_tracker_may_write_elsewhere(tmp_path):
     with open_trackers([spec], tmp_path / "here") as trackers:
         trackers.feed([record(0)])
     assert [path.name for path in tmp_path.iterdir()] == ["there"]
+
+
+def test_a_tracker_that_cannot_begin_costs_the_others_nothing(tmp_path, monkeypatch, caplog):
+    def unreachable(**_options):
+        raise ConnectionError("no server")
+
+    monkeypatch.setitem(tracker_set._FACTORIES, "mlflow", unreachable)
+    with open_trackers([TrackerSpec("mlflow")], tmp_path) as trackers:
+        trackers.feed([record(0)])
+    assert trackers.failed == {"mlflow": "ConnectionError: no server"}
+    assert "mlflow is left out" in caplog.text
+    assert len((tmp_path / "json" / "a.jsonl").read_text().splitlines()) == 2
 
 
 def test_a_missing_library_is_told_by_the_name_of_its_tracker(monkeypatch):
