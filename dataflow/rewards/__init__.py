@@ -12,6 +12,7 @@ from dataflow.rewards.registry import described, names, register, resolve
 from dataflow.rewards.scoring import score
 from dataflow.rewards.texts import JsonSchemaReward, MathReward, ReasoningGymReward, RegexReward
 from dataflow.rewards.trl import TrlReward
+from dataflow.rewards.verl import VerlReward
 
 __all__ = [
     "CodeTests",
@@ -27,6 +28,7 @@ __all__ = [
     "RegexReward",
     "TrlReward",
     "Verifier",
+    "VerlReward",
     "described",
     "names",
     "node",

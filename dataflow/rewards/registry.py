@@ -13,6 +13,7 @@ from dataflow.rewards.orders import ORDERS, OrderVerifier
 from dataflow.rewards.protocol import Judge, Verifier
 from dataflow.rewards.texts import JsonSchemaReward, MathReward, RegexReward
 from dataflow.rewards.trl import TrlReward, is_trl
+from dataflow.rewards.verl import VerlReward, is_verl
 
 _REWARDS: dict[str, Verifier | Judge] = {
     **{order: OrderVerifier(order) for order in ORDERS},
@@ -51,7 +52,9 @@ def register(name: str, reward: Verifier | Judge) -> None:
 
 
 def resolve(reward: str | Verifier | Judge) -> Verifier | Judge:
-    """Reward of a name; a function or judge is its own, and one written for TRL is called as there.
+    """Reward of a name; a function or judge is its own.
+
+    One that is written for TRL or verl is called as there.
 
     Raises
     ------
@@ -61,6 +64,8 @@ def resolve(reward: str | Verifier | Judge) -> Verifier | Judge:
     if not isinstance(reward, str):
         if is_trl(reward) and not isinstance(reward, Judge):
             return TrlReward((reward,))
+        if is_verl(reward):
+            return VerlReward(reward)
         if callable(reward) or isinstance(reward, Judge):
             return reward
         raise UnknownNameError(

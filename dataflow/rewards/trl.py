@@ -12,6 +12,7 @@ from typing import TypeGuard
 
 from dataflow.errors import DataError, RewardError
 from dataflow.plugged import RAISED, called, told
+from dataflow.rewards.signatures import parameters_of
 from dataflow.rewards.values import number_of, shown
 from dataflow.samples import Rewards, Sample
 
@@ -96,13 +97,7 @@ class TrlReward:
 
 def is_trl(function: object) -> TypeGuard[TrlFunction]:
     """Whether a function wants the columns of a batch by name, as reward functions of TRL do."""
-    if not callable(function):
-        return False
-    try:
-        parameters = inspect.signature(function).parameters
-    except (TypeError, ValueError):
-        return False
-    return not _TRL_NAMES.isdisjoint(parameters)
+    return not _TRL_NAMES.isdisjoint(parameters_of(function))
 
 
 class _Logged:
