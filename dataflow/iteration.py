@@ -9,6 +9,7 @@ instead: ``value = yield node`` computes a node and hands its value back
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping
 
 from dask.delayed import Delayed
@@ -222,5 +223,12 @@ def draw_prompts(job: JobSpec, cursor: int) -> tuple[Prompt, ...]:
         raise DataError(
             f"job {job.name!r}: its prompt source gave {len(prompts)} items at cursor {cursor}, "
             f"not {job.num_prompts} prompts; batch(cursor, count) must return count prompts"
+        )
+    (index, count), *_ = Counter(prompt.index for prompt in prompts).most_common(1)
+    if count > 1:
+        raise DataError(
+            f"job {job.name!r}: its prompt source gave {count} prompts with the index {index} at "
+            f"cursor {cursor}, whose samples would be taken for those of one prompt; let "
+            "Prompt.index be the position in the stream"
         )
     return prompts

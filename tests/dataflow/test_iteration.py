@@ -187,6 +187,15 @@ def test_a_source_that_gives_too_few_prompts_is_named(make_job, begin):
         begin(make_job(lambda _: None, prompts=Short()))
 
 
+def test_prompts_that_cannot_be_told_apart_are_refused(make_job, begin):
+    class Forgetful:
+        def batch(self, cursor, count):
+            return tuple(Prompt(0, f"x{cursor + i}=") for i in range(count))
+
+    with pytest.raises(DataError, match="gave 2 prompts with the index 0 at cursor 0"):
+        begin(make_job(lambda _: None, prompts=Forgetful()))
+
+
 def test_a_source_that_raises_is_named(make_job, begin):
     class Gone:
         def batch(self, _cursor, _count):
