@@ -72,6 +72,8 @@ class WandbTracker:
             dir=str(self._folder),
             mode=self._mode,
             reinit="create_new",
+            # Its summary of a run would be written across the tables of others.
+            settings=self._library.Settings(silent=True),
         )
 
     def log(self, record: IterationRecord) -> None:

@@ -159,8 +159,10 @@ def test_tensorboard_reads_what_was_written(tmp_path):
 
 @pytest.mark.slow
 @needs("wandb")
-def test_wandb_keeps_two_runs_offline(tmp_path):
+def test_wandb_keeps_two_runs_offline_and_says_nothing(tmp_path, capfd):
     run("wandb", tmp_path)
+    told = capfd.readouterr()
+    assert "wandb" not in told.out + told.err
     assert len(list((tmp_path / "wandb").rglob("run-*.wandb"))) == 2
 
 
