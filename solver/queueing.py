@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from solver.dispatch.events import TICKS_PER_S
+from solver.dispatch.rules import fade
 from solver.dispatch.yielding import YieldRule
 from solver.simulate import Loop, SimJob
 
@@ -273,7 +274,9 @@ class _Floor:
     def _claim(self, step: _Step, now: int) -> tuple[float, float]:
         lag = (self._waited[step.job] + now - step.ready) / self._alone[step.job]
         tolerance = self._tolerances[step.job]
-        return (lag / tolerance, 0.0) if lag > tolerance else (0.0, -self._ranks[step.job][step.op])
+        if lag > tolerance:
+            return lag / tolerance, 0.0
+        return 0.0, -self._ranks[step.job][step.op] * fade(lag, tolerance)
 
     def _push(self, tick: int, station: _Station | None, step: _Step | None) -> None:
         self._rank += 1

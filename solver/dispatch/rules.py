@@ -89,7 +89,8 @@ class ShortestFirst:
     """Grant the group to the shortest function, as long as no job lags more than it tolerates.
 
     Short ones first keep more jobs on the move between groups of several kinds; beyond its
-    tolerance a job goes first, the one that exceeds it most before others. Where lengths are
+    tolerance a job goes first, the one that exceeds it most before others. On its way there its
+    functions count as shorter and shorter (`fade`). Where lengths are
     measured in iterations of their jobs, what serves most work per second of the group goes first.
     """
 
@@ -120,7 +121,8 @@ class ShortestFirst:
         tolerance = self.tolerances.get(candidate.job, math.inf)
         if lag > tolerance:
             return lag / tolerance, 0.0
-        return 0.0, -candidate.duration_ticks / self.units.get(candidate.job, 1.0)
+        length = candidate.duration_ticks / self.units.get(candidate.job, 1.0)
+        return 0.0, -length * fade(lag, tolerance)
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,6 +172,17 @@ class KeepGroup:
             if planned.id is None and is_near and (planned.job, planned.op) in self.following:
                 return Hold(planned.arrival + self.patience_ticks, planned.job, planned.op)
         return self.rule.choose(view)
+
+
+def fade(lag: float, tolerance: float) -> float:
+    """Share of its length that a function counts where the shortest goes first.
+
+    Nearly all of it while its job lags little, nothing of it where the job lags as much as it
+    tolerates: a job that is in danger goes before others while there is time, and not only once
+    everybody is.
+    """
+    used = lag / tolerance
+    return 1.0 - used * used * used * used
 
 
 def _lag(candidate: Candidate) -> float:

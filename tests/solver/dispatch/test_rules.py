@@ -4,7 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from solver.dispatch.rules import FirstReady, LargestLagFirst, PlanOrderWithBackfill
+from solver.dispatch.rules import (
+    FirstReady,
+    LargestLagFirst,
+    PlanOrderWithBackfill,
+    ShortestFirst,
+)
 from solver.dispatch.views import Candidate, GroupView, Hold, Planned, Run
 from solver.errors import ProblemError
 
@@ -94,3 +99,27 @@ def test_first_ready_ignores_the_plan():
 def test_a_meaningless_tolerance_is_refused(slack, overdue):
     with pytest.raises(ProblemError, match="at least 0"):
         PlanOrderWithBackfill(slack=slack, overdue=overdue)
+
+
+def test_short_functions_go_first_as_long_as_no_job_is_in_danger():
+    rule = ShortestFirst({"long": 0.4, "short": 0.4})
+    assert rule.choose(view([candidate("long", 300), candidate("short", 100)])) == Run("short")
+
+
+@pytest.mark.parametrize(("waited", "expected"), [(350, "short"), (370, "long"), (401, "long")])
+def test_a_job_that_nears_its_tolerance_goes_before_shorter_ones_already(waited, expected):
+    # At 350 of 400 tolerated ticks its 300 count as 124 still, at 370 as 80.
+    rule = ShortestFirst({"long": 0.4, "short": 0.4})
+    queue = [candidate("long", 300, waited=waited), candidate("short", 100)]
+    assert rule.choose(view(queue)) == Run(expected)
+
+
+def test_beyond_their_tolerances_the_job_goes_first_that_exceeds_its_own_most():
+    rule = ShortestFirst({"strict": 0.1, "patient": 0.5})
+    queue = [candidate("patient", 10, waited=510), candidate("strict", 300, waited=120)]
+    assert rule.choose(view(queue)) == Run("strict")
+
+
+def test_the_smallest_share_of_an_iteration_goes_first_where_lengths_are_measured_in_them():
+    rule = ShortestFirst({}, {"quick": 200, "slow": 4000})
+    assert rule.choose(view([candidate("quick", 100), candidate("slow", 300)])) == Run("slow")
