@@ -45,6 +45,8 @@ class Way:
     is_kept: bool = False
     margin: float = 0.02
     """Share of a slowdown limit kept free for draws that the planner does not see."""
+    price_margin: float = 0.04
+    """The same where only the price per hour counts: there most jobs come near their limits."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,13 +128,15 @@ POOL_NUM_JOBS = 32
 """Jobs of a draw that share training pools of one size."""
 # Agents wait for tools, whose lengths vary most: their means settle late.
 AGENTS_MARGIN = 0.04
-# Many jobs of a pooled cell come near their limits at once.
-POOLED_MARGIN = 0.03
+# Of jobs with limits of their own some cell always has one that comes near; with one limit for all,
+# those that near it go before the others in time.
+UNEVEN_MARGIN = 0.03
+POOLED_MARGIN = 0.02
 DINKELBACH_ROUNDS = 20
 """More than it takes: every round either changes a speed or is the last."""
-POOLED_JOBS = 5
-"""Most jobs of a cell of pooled groups: as many as a group carries, so that each may keep a copy of
-its state on all of them. More on groups that not all of them may use save no more."""
+POOLED_JOBS = 7
+"""Most jobs of a cell of pooled groups: more than a group carries, so that the number of groups of
+each kind can follow the load more closely. Each keeps copies of its state on some of them."""
 MAX_SEATS = 4
 """Groups of a kind that may keep a copy of one job's state, as far as their memory goes."""
 SHORTEST_FIRST = Way(shortest_first, Turn.SHORTEST_FIRST)
@@ -167,6 +171,7 @@ def rollmux_case(
     pools = shapes["rollmux_table6"]["pools"]
     rollout, train = price[pools["rollout"]], price[pools["train"]]
     is_beside = is_uniform or footprint is Footprint.STATES
+    margin = UNEVEN_MARGIN if is_uniform else POOLED_MARGIN
     suffix = "_uniform" if is_uniform else ""
     suffix += "_states" if footprint is Footprint.STATES else ""
     return Case(
@@ -188,8 +193,8 @@ def rollmux_case(
         ),
         num_jobs=shapes["suites"]["rollmux"]["jobs"],
         prices={"split": rollout + train, "colocated": train},
-        ways=(replace(SMALLEST_SHARE_FIRST, margin=POOLED_MARGIN),),
-        steps_factor=3 if is_beside else 10,
+        ways=(replace(SMALLEST_SHARE_FIRST, margin=margin),),
+        steps_factor=2 if is_beside else 6,
         max_cell_jobs=POOLED_JOBS,
     )
 
@@ -278,7 +283,7 @@ def plan_ours(case: Case, size: Size, seed: int, *, is_by_price: bool = False) -
             turn=way.turn,
             is_kept=way.is_kept,
             is_by_price=is_by_price,
-            margin=way.margin,
+            margin=way.price_margin if is_by_price else way.margin,
             max_cell_jobs=case.max_cell_jobs,
         )
         cells = right_size(case.market, jobs, dispatch=way.dispatch, effort=effort, seed=seed)
