@@ -7,7 +7,7 @@ planned, simulated and paid for by itself.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from functools import lru_cache, partial
 
@@ -74,8 +74,21 @@ class Market:
         return trains + job.rollout_width * self.rollout_price
 
     def weight(self, job: Workload) -> float:
-        """What the work of a job counts: as its own groups cost, beside those of narrow jobs."""
-        return self.own_price(job) / self.dedicated_price
+        """What the work of a job counts: as its own groups cost, beside those of narrow jobs.
+
+        Times its importance.
+        """
+        return job.weight * self.own_price(job) / self.dedicated_price
+
+    def worth(self, job: Workload) -> float:
+        """Price that what is said about a job is measured by, however important its work is."""
+        return self.own_price(job) * max(job.weight, 1.0)
+
+    @property
+    def shared(self) -> tuple[Role, ...]:
+        """Roles whose groups jobs may share."""
+        is_split = self.arrangement is Arrangement.SPLIT
+        return (Role.TRAIN, Role.ROLLOUT) if is_split else (Role.TRAIN,)
 
     def separates(self, jobs: Iterable[Workload]) -> bool:
         """Whether some of the jobs must not share a group."""
@@ -92,18 +105,48 @@ class Market:
 
     def price(self, jobs: Iterable[Workload], num_rollout: int, num_train: int) -> float:
         """What so many shared groups cost per second, with the private ones of the jobs."""
-        trains = num_train * self.train_price
+        here = tuple(jobs)
+        trains = num_train * self.train_price + self._moving(here, Role.TRAIN, num_train)
         match self.arrangement:
             case Arrangement.COLOCATED:
                 return trains
             case Arrangement.SPLIT:
-                return trains + num_rollout * self.rollout_price
+                moving = self._moving(here, Role.ROLLOUT, num_rollout)
+                return trains + num_rollout * self.rollout_price + moving
             case Arrangement.PRIVATE_ROLLOUT:
-                return trains + sum(job.rollout_width for job in jobs) * self.rollout_price
+                return trains + sum(job.rollout_width for job in here) * self.rollout_price
+
+    def _moving(self, jobs: Sequence[Workload], role: Role, num_groups: int) -> float:
+        """What moves to so many groups lose per second at least, as long as a plan is in force.
+
+        That is, if the groups are those on which most jobs are already; who is new on one moves.
+        """
+        movable = [job for job in jobs if job.move_share and job.current.of(role)]
+        if not movable:
+            return 0.0
+        staying: dict[str, float] = {}
+        for job in movable:
+            for group in job.current.of(role):
+                staying[group] = staying.get(group, 0.0) + job.move_share
+        kept = set(sorted(staying, key=lambda group: (-staying[group], group))[:num_groups])
+        price = self.rollout_price if role is Role.ROLLOUT else self.train_price
+        return price * sum(
+            job.move_share for job in movable if kept.isdisjoint(job.current.of(role))
+        )
 
 
 Seats = tuple[str, ...]
 """Groups of one kind that keep a job's state."""
+
+
+def balanced(market: Market, jobs: Sequence[Workload]) -> tuple[Workload, ...]:
+    """The jobs with weights whose mean is 1, each job counted as its own groups cost.
+
+    Then what sharing saves is 0 where every job has groups of its own.
+    """
+    own = sum(map(market.own_price, jobs))
+    mean = sum(job.weight * market.own_price(job) for job in jobs) / own
+    return tuple(replace(job, weight=job.weight / mean) for job in jobs)
 
 
 def has_room(
@@ -111,17 +154,27 @@ def has_room(
 ) -> bool:
     """Whether the states of the jobs fit shared groups of a role, taken together.
 
-    A gang keeps as much on each of the groups that it holds at once.
+    A gang keeps as much on each of the groups that it holds at once. Jobs that are pinned to
+    different groups need as many.
     """
     here = list(jobs)
     memory = market.memory_for(role)
     seats = sum(job.width(role) for job in here)
     needed = sum(job.width(role) * job.bytes_for(role) for job in here)
     return (
-        max((job.width(role) for job in here), default=1) <= num_groups
+        least_groups(here, role) <= num_groups
         and seats <= num_groups * market.max_jobs
         and (memory is None or needed <= num_groups * memory)
     )
+
+
+def least_groups(jobs: Iterable[Workload], role: Role) -> int:
+    """Groups that jobs need at least: those the widest holds, and those they are pinned to."""
+    widths, pins = [1], set[str]()
+    for job in jobs:
+        widths.append(job.width(role))
+        pins.update(job.pinned.of(role))
+    return max(*widths, len(pins))
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,7 +246,7 @@ def make_cell(
 ) -> Cell:
     """Seat jobs on that many rollout and train groups, longest first on the least loaded.
 
-    There are at least as many groups as the widest gang holds at once.
+    There are at least as many groups as the widest gang holds at once, and as jobs are pinned to.
 
     Raises
     ------
@@ -205,8 +258,8 @@ def make_cell(
             f"a cell of {len(jobs)} jobs, {num_rollout} rollout and {num_train} train groups makes "
             "no sense; give at least one of each"
         )
-    num_rollout = max(num_rollout, *(job.rollout_width for job in jobs))
-    num_train = max(num_train, *(job.train_width for job in jobs))
+    num_rollout = max(num_rollout, least_groups(jobs, Role.ROLLOUT))
+    num_train = max(num_train, least_groups(jobs, Role.TRAIN))
     rollouts: tuple[Seats, ...] = ((),) * len(jobs)
     if market.arrangement is Arrangement.SPLIT:
         loads = [job.role_s(Role.ROLLOUT) for job in jobs]
@@ -238,7 +291,7 @@ def _seats(
     Jobs that share a group already (`apart`) rather do not share another: otherwise some would
     meet everybody everywhere and others nobody. Where jobs may have several groups they meet
     anyway: there the largest states are seated first, and the room left goes to copies of the
-    smallest.
+    smallest. Jobs that are pinned come before all others, and have no copies.
     """
     is_pooled = market.max_seats > 1 and count > 1
     memory, sizes = market.memory_for(role), [job.bytes_for(role) for job in jobs]
@@ -260,16 +313,26 @@ def _seats(
         used_bytes[place] += sizes[index]
 
     order = sorted(range(len(jobs)), key=lambda i: (-sizes[i] * is_pooled, -loads[i], jobs[i].name))
-    for index in sorted(order, key=lambda i: -jobs[i].width(role)):
-        for _ in range(jobs[index].width(role)):
+    pinned = _pinned_places(jobs, role)
+    for index in sorted(order, key=lambda i: (not pinned[i], -jobs[i].width(role))):
+        for place in pinned[index]:
+            seat(index, [place])
+        for _ in range(jobs[index].width(role) - len(pinned[index])):
             seat(index, [p for p in range(count) if index not in here[p]])
-    narrow = [index for index in reversed(order) if jobs[index].width(role) == 1]
+    narrow = [i for i in reversed(order) if jobs[i].width(role) == 1 and not pinned[i]]
     for num_seats in range(1, market.max_seats if is_pooled else 1):
         for index in narrow:
             open_places = [p for p in range(count) if index not in here[p] and fits(index, p)]
             if open_places and sum(index in place for place in here) == num_seats:
                 seat(index, open_places)
     return tuple(_places(role, here, index) for index in range(len(jobs)))
+
+
+def _pinned_places(jobs: Sequence[Workload], role: Role) -> list[tuple[int, ...]]:
+    """Per job the places of the groups it is pinned to: the first ones, one for each group."""
+    pins = [job.pinned.of(role) for job in jobs]
+    place_of = {name: place for place, name in enumerate(sorted(set().union(*pins)))}
+    return [tuple(place_of[name] for name in names) for names in pins]
 
 
 def _places(role: Role, here: Sequence[Sequence[int]], index: int) -> Seats:

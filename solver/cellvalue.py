@@ -10,7 +10,7 @@ import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
-from solver.arrangements import Arrangement, Cell, Market, has_room, make_cell
+from solver.arrangements import Arrangement, Cell, Market, has_room, least_groups, make_cell
 from solver.dispatch.rules import FirstReady, ShortestFirst
 from solver.dispatch.views import Rule
 from solver.errors import ProblemError
@@ -107,7 +107,7 @@ class Option:
             cell = self._cell(market)
             if cell.fits():
                 self._glimpse = appraise(cell, effort, SCREEN_SHARE, SCREEN_LEEWAY)
-        slack = SCREEN_SLACK * sum(map(market.own_price, self.jobs))
+        slack = SCREEN_SLACK * sum(map(market.worth, self.jobs))
         return self._glimpse is not None and self._glimpse.reduced(theta) < cutoff + slack
 
     def value(self, market: Market, effort: Effort) -> Value | None:
@@ -304,7 +304,7 @@ def options(market: Market, jobs: tuple[Workload, ...]) -> Iterator[Option]:
     if market.separates(jobs):
         return
     train_roles: tuple[Role, ...] = (Role.TRAIN,)
-    most, rollouts = max(job.train_width for job in jobs), [sum(map(market.weight, jobs))]
+    most, rollouts = least_groups(jobs, Role.TRAIN), [sum(map(market.weight, jobs))]
     match market.arrangement:
         case Arrangement.COLOCATED:
             train_roles = (Role.TRAIN, Role.ROLLOUT)

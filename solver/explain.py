@@ -148,7 +148,7 @@ def _smallest_set(problem: Problem) -> tuple[Job, ...]:
 
 def _why_not_together(group: Group, jobs: Sequence[Job], *, is_common: bool) -> str:
     """The requirement that these jobs break on this group."""
-    names = _names(job.id for job in jobs)
+    names = name_jobs(job.id for job in jobs)
     needed = sum(job.memory_bytes for job in jobs)
     if needed > group.memory_bytes:
         return (
@@ -187,7 +187,7 @@ def _why_not_together(group: Group, jobs: Sequence[Job], *, is_common: bool) -> 
 
 def _why_not_placed(problem: Problem) -> str:
     """The kinds of requirement without which these jobs could be placed."""
-    names = _names(job.id for job in problem.jobs)
+    names = name_jobs(job.id for job in problem.jobs)
     relaxed = {
         "memory": Problem(
             tuple(replace(group, memory_bytes=MAX_BYTES) for group in problem.groups), problem.jobs
@@ -209,7 +209,8 @@ def _why_not_placed(problem: Problem) -> str:
     return f"{names} cannot be placed together on {len(problem.groups)} groups; {cause}"
 
 
-def _names(ids: Iterable[str]) -> str:
+def name_jobs(ids: Iterable[str]) -> str:
+    """Jobs as people list them, the first few by name: ``jobs a, b and c``."""
     ordered = list(ids)
     if len(ordered) == 1:
         return f"job {ordered[0]}"

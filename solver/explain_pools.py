@@ -8,7 +8,7 @@ import networkx as nx
 
 from solver.arrangements import Arrangement, Market
 from solver.cellvalue import demands
-from solver.explain import describe_bytes
+from solver.explain import describe_bytes, name_jobs
 from solver.seating import Names
 from solver.workloads import Role, Workload
 
@@ -40,6 +40,7 @@ def _reasons(market: Market, jobs: Sequence[Workload], names: Names) -> Iterator
             shared[Role.ROLLOUT] = (Role.ROLLOUT,)
         case Arrangement.PRIVATE_ROLLOUT:
             needed = sum(job.rollout_width for job in jobs)
+            yield from _pinned_alike(jobs)
             if needed > len(names[Role.ROLLOUT]):
                 yield (
                     f"the jobs need {needed} {Role.ROLLOUT} groups of their own; there are "
@@ -48,6 +49,7 @@ def _reasons(market: Market, jobs: Sequence[Workload], names: Names) -> Iterator
     for role, roles in shared.items():
         yield from _of_pool(market, jobs, role, roles, len(names[role]))
         yield from _kept_apart(market, jobs, role, len(names[role]))
+        yield from _pinned(market, jobs, role, roles)
 
 
 def _of_pool(
@@ -92,3 +94,43 @@ def _kept_apart(market: Market, jobs: Sequence[Workload], role: Role, count: int
                 f"{role} groups; there are {count}"
             )
             return
+
+
+def _pinned_alike(jobs: Sequence[Workload]) -> Iterator[str]:
+    """Jobs pinned to one group of the pool of which every job has groups of its own."""
+    for group, here in _by_pin(jobs, Role.ROLLOUT).items():
+        if len(here) > 1:
+            yield (
+                f"{name_jobs(job.name for job in here)} are pinned to group {group}; it is of the "
+                "pool of which every job has groups of its own"
+            )
+
+
+def _pinned(
+    market: Market, jobs: Sequence[Workload], role: Role, roles: Sequence[Role]
+) -> Iterator[str]:
+    """What a group cannot give those that are pinned to it."""
+    memory = market.memory_for(role)
+    for group, here in _by_pin(jobs, role).items():
+        who = f"{name_jobs(job.name for job in here)} are pinned to group {group}"
+        needed = sum(job.bytes_for(role) for job in here)
+        if memory is not None and needed > memory:
+            yield (
+                f"{who} and need {describe_bytes(needed)} there; it has {describe_bytes(memory)}"
+            )
+        if len(here) > market.max_jobs:
+            yield f"{who}, which may carry {market.max_jobs}"
+        if market.separates(here):
+            yield f"{who}, though some of them are to be kept apart"
+        shares = zip(here, demands(market, here, roles), strict=True)
+        busy = sum(demand.share * demand.least / job.width(role) for job, demand in shares)
+        if busy > 1 + EXACT:
+            yield f"{who} and keep it {busy:.0%} busy even as slow as their limits allow"
+
+
+def _by_pin(jobs: Sequence[Workload], role: Role) -> dict[str, list[Workload]]:
+    found: dict[str, list[Workload]] = {}
+    for job in jobs:
+        for group in job.pinned.of(role):
+            found.setdefault(group, []).append(job)
+    return found

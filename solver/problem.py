@@ -319,7 +319,7 @@ class Problem:
         for job_id, group_id in current.items():
             if job_id not in self._jobs_by_id:
                 raise ProblemError(f"current names job {job_id!r}, which is no job; leave it out")
-            if group_id not in self._groups_by_id:
+            if not isinstance(group_id, str) or group_id not in self._groups_by_id:
                 raise ProblemError(
                     f"current[{job_id!r}] is {group_id!r}, which is no group; leave it out "
                     f"or use one of {_some(self._groups_by_id)}"

@@ -20,7 +20,6 @@ from solver.cellvalue import (
     Effort,
     Sizing,
     Value,
-    alone,
     confirming_s,
     holds,
     look_longer,
@@ -31,6 +30,7 @@ from solver.cpsat import guard
 from solver.cpsat.master import LinearMaster
 from solver.exchanges import Ids, exchanges
 from solver.objective import MILLION
+from solver.pins import Bundle, bundles, least_cell
 from solver.placement.columns import Column
 from solver.scoring import Dispatch
 from solver.workloads import Workload
@@ -132,18 +132,24 @@ def right_size(
         Seconds the call may take; cells that could not be confirmed in time are not used. None:
         as many as the effort takes, so that the answer is the same on every machine.
     known
-        Sets of jobs, by name, that share already: they are tried first, and chosen until better
-        ones are found.
+        Sets of jobs, by name, that share already or may: they are tried first, and chosen until
+        better ones are found; of those that have jobs in common the first.
     on_standing
         Told after each round, and at the end.
+
+    Raises
+    ------
+    PlanError
+        Jobs that are pinned to the same groups do not keep their limits there.
     """
     effort = Effort() if effort is None else effort
     theta = 0.0 if effort.is_by_price else market.dedicated_price
-    row = tuple(sorted(jobs, key=lambda job: (job.mean_s, job.name)))
+    row = bundles(market, jobs)
     ends = Ends.after(time.monotonic(), budget_s)
     search = _Search(Sizing(market, effort, theta), row, random.Random(seed), ends)
-    places = {job.name: index for index, job in enumerate(row)}
-    search.begin([tuple(sorted(places[name] for name in names)) for names in known])
+    places = {job.name: index for index, bundle in enumerate(row) for job in bundle}
+    sets = [tuple(sorted({places[name] for name in names})) for names in known]
+    search.begin(dispatch, sets)
     num_barren = 0
     for _ in range(effort.steps):
         num_tried = len(search.tried)
@@ -229,8 +235,8 @@ class _Search:
     """A search under way."""
 
     sizing: Sizing
-    row: tuple[Workload, ...]
-    """Jobs by length."""
+    row: tuple[Bundle, ...]
+    """Jobs by length, those together that are pinned to the same groups: sets are made of these."""
     rng: random.Random
     ends: Ends
     columns: dict[Ids, Value] = field(default_factory=dict)
@@ -254,15 +260,16 @@ class _Search:
         """Most jobs of a set."""
         return min(self.sizing.effort.max_cell_jobs, len(self.row))
 
-    def begin(self, known: Iterable[Ids] = ()) -> None:
+    def begin(self, dispatch: Dispatch, known: Iterable[Ids] = ()) -> None:
         """Try each job alone, known sets, all pairs, and jobs that follow each other in length."""
-        for index, job in enumerate(self.row):
-            self.columns[index,] = alone(self.sizing.market, job)
-        self.duals = [self.sizing.market.own_price(job) for job in self.row]
+        for index, bundle in enumerate(self.row):
+            is_brief = self.ends.is_over
+            self.columns[index,] = least_cell(self.sizing, bundle, dispatch, is_brief=is_brief)
+        self.duals = [self.own_price((index,)) for index in range(len(self.row))]
         self._price()
         for ids in known:
             self._try(ids)
-            if ids in self.columns:
+            if ids in self.columns and not any(set(ids) & set(other) for other in self.chosen):
                 self.chosen.append(ids)
         # Where time is short, every job has been tried with some other one.
         for gap in range(1, NEAR_PAIRS + 1):
@@ -387,12 +394,16 @@ class _Search:
         return self.best_below(ids, sum(self.duals[i] for i in ids) + slack)
 
     def own_price(self, ids: Ids) -> float:
-        """What groups of their own cost the jobs."""
-        return sum(self.sizing.market.own_price(self.row[i]) for i in ids)
+        """What groups of their own cost the jobs, more where their work is important."""
+        return sum(map(self.sizing.market.worth, self.jobs_of(ids)))
+
+    def jobs_of(self, ids: Ids) -> list[Workload]:
+        """The jobs of a set."""
+        return [job for index in ids for job in self.row[index]]
 
     def best_below(self, ids: Ids, cutoff: float) -> Value | None:
         """The best cell for these jobs, if one is reduced below a cutoff."""
-        return self.sizing.best([self.row[i] for i in ids], cutoff)
+        return self.sizing.best(self.jobs_of(ids), cutoff)
 
     def _varied(self, ids: Ids) -> Ids:
         """The set with one job replaced, added or left out."""
@@ -521,4 +532,4 @@ class _Improvement:
         """No cell for these jobs is reduced below this."""
         if len(ids) == 1:
             return self.search.columns[ids].reduced(self.search.sizing.theta)
-        return self.search.sizing.least([self.search.row[i] for i in ids])
+        return self.search.sizing.least(self.search.jobs_of(ids))

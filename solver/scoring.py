@@ -139,23 +139,36 @@ def score_fleet(
         [score_cell(cell, dispatch, seed, cycles=cycles, tail=tail) for cell in cells]
         for seed in seeds
     ]
-    flat = [score for row in scores for score in row]
+    return fleet_score(cells, scores)
+
+
+def fleet_score(cells: Sequence[Cell], scores: Sequence[Sequence[CellScore]]) -> FleetScore:
+    """What all cells do together.
+
+    Parameters
+    ----------
+    cells
+        The cells.
+    scores
+        Per noise seed those of the cells.
+    """
+    flat, num_seeds = [score for row in scores for score in row], len(scores)
     kept = [is_kept for score in flat for is_kept in score.is_kept.values()]
     limits = {job.name: job.slowdown_limit for cell in cells for job in cell.jobs}
     weights = {job.name: cell.market.weight(job) for cell in cells for job in cell.jobs}
     return FleetScore(
         price=sum(cell.price for cell in cells),
         work=sum(weights[n] / value for score in flat for n, value in score.slowdowns.items())
-        / len(seeds),
+        / num_seeds,
         attainment=sum(kept) / len(kept),
         worst=max(value / limits[n] for score in flat for n, value in score.slowdowns.items()),
         num_jobs=len(limits),
         periods_s={
-            name: sum(score.periods_s.get(name, 0.0) for score in flat) / len(seeds)
+            name: sum(score.periods_s.get(name, 0.0) for score in flat) / num_seeds
             for name in limits
         },
         slowdowns={
-            name: sum(score.slowdowns.get(name, 0.0) for score in flat) / len(seeds)
+            name: sum(score.slowdowns.get(name, 0.0) for score in flat) / num_seeds
             for name in limits
         },
     )

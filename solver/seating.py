@@ -9,6 +9,7 @@ import networkx as nx
 
 from solver.arrangements import Arrangement, Cell, Market
 from solver.errors import PlanError
+from solver.objective import MILLION
 from solver.verify import Verification
 from solver.workloads import Role, Workload
 
@@ -30,6 +31,11 @@ class Seat:
         """Groups it has of the pool of a role."""
         return self.rollout if role is Role.ROLLOUT else self.train
 
+    @property
+    def all_groups(self) -> frozenset[str]:
+        """Groups it has, of either role."""
+        return frozenset((*self.rollout, *self.train))
+
     def to_json(self) -> dict[str, object]:
         """The seat as JSON types."""
         return {"job": self.job, "rollout": list(self.rollout), "train": list(self.train)}
@@ -47,20 +53,21 @@ def seats_of(
     names
         The groups there are.
     previous
-        Where jobs are now: groups are named so that most of them stay.
+        Where jobs are now: groups are named so that moves cost least, then that most jobs stay.
 
     Raises
     ------
     PlanError
         There are fewer groups than the cells need; the message says how many.
     """
-    drafts = _drafts(cells)
-    trains = _named(drafts, Role.TRAIN, names[Role.TRAIN], previous)
+    cells = tuple(cells)
+    drafts, jobs = _drafts(cells), {job.name: job for cell in cells for job in cell.jobs}
+    trains = _named(drafts, Role.TRAIN, names[Role.TRAIN], previous, jobs)
     if all(seat.rollout == seat.train for seat in drafts):
         # Colocated jobs have groups of one role only.
         rollouts = trains
     else:
-        rollouts = _named(drafts, Role.ROLLOUT, names[Role.ROLLOUT], previous)
+        rollouts = _named(drafts, Role.ROLLOUT, names[Role.ROLLOUT], previous, jobs)
     return tuple(
         Seat(
             seat.job,
@@ -135,9 +142,13 @@ def groups_of(seats: Iterable[Seat], role: Role) -> dict[str, list[str]]:
 
 
 def _named(
-    drafts: Sequence[Seat], role: Role, names: Sequence[str], previous: Sequence[Seat]
+    drafts: Sequence[Seat],
+    role: Role,
+    names: Sequence[str],
+    previous: Sequence[Seat],
+    jobs: Mapping[str, Workload],
 ) -> Mapping[str, str]:
-    """Group of a draft → its name: the one under which most of its jobs meet already."""
+    """Group of a draft → its name: that of its pins, or under which most of its jobs are."""
     wanted, before = groups_of(drafts, role), groups_of(previous, role)
     if len(wanted) > len(names):
         raise PlanError(
@@ -146,15 +157,23 @@ def _named(
         )
     free = set(names)
     here: dict[str, list[str]] = {}
-    for name, jobs in before.items():
-        for job in jobs if name in free else ():
+    for name, members in before.items():
+        for job in members if name in free else ():
             here.setdefault(job, []).append(name)
+    # A move that costs more is avoided first; nothing outweighs a pin.
+    worth = {name: 1 + round(MILLION * job.move_share) for name, job in jobs.items()}
+    most_worth = 1 + sum(worth[job] for members in wanted.values() for job in members)
     graph: nx.Graph[tuple[str, str]] = nx.Graph()
-    for group, jobs in wanted.items():
-        for name in (name for job in jobs for name in here.get(job, ())):
-            edge = ("draft", group), ("name", name)
-            num_staying = graph.get_edge_data(*edge, {"weight": 0})["weight"]
-            graph.add_edge(*edge, weight=num_staying + 1)
+    for group, members in wanted.items():
+        weights: dict[str, int] = {}
+        for job in members:
+            for name in here.get(job, ()):
+                weights[name] = weights.get(name, 0) + worth[job]
+            for name in free.intersection(jobs[job].pinned.of(role)):
+                weights[name] = weights.get(name, 0) + most_worth
+        graph.add_weighted_edges_from(
+            (("draft", group), ("name", name), weight) for name, weight in weights.items()
+        )
     found = {}
     for pair in nx.max_weight_matching(graph):
         (_, group), (_, name) = sorted(pair)
@@ -204,6 +223,9 @@ def _misplaced(market: Market, job: Workload, seat: Seat, names: Names) -> Itera
             )
         for group in set(groups) - set(names[role]):
             yield f"job {seat.job!r} is on {group!r}, which is no group for {role}"
+        pins = job.pinned.of(role)
+        if pins and set(pins) != set(groups):
+            yield f"job {seat.job!r} is pinned to {list(pins)}, but has {list(groups)} for {role}"
 
 
 def _crowded(market: Market, role: Role, group: str, members: Sequence[Workload]) -> Iterator[str]:

@@ -76,6 +76,19 @@ class Phase:
 
 
 @dataclass(frozen=True, slots=True)
+class Places:
+    """Groups of a job by name, of each role; none where nothing is said."""
+
+    rollout: tuple[str, ...] = ()
+    train: tuple[str, ...] = ()
+    """Where jobs are colocated, those of everything they do."""
+
+    def of(self, role: Role) -> tuple[str, ...]:
+        """Those of a role."""
+        return self.rollout if role is Role.ROLLOUT else self.train
+
+
+@dataclass(frozen=True, slots=True)
 class Workload:
     """A job as published shapes describe it; its phases repeat in order."""
 
@@ -98,6 +111,14 @@ class Workload:
     """Groups that one of its rollouts holds at once (more than one: a gang)."""
     train_width: int = 1
     """The same of its training; where jobs are colocated, of everything it does."""
+    weight: float = 1.0
+    """Importance of its work beside that of other jobs; only ratios count."""
+    pinned: Places = Places()
+    """Groups it must be on, as many of a role as it holds at once; none: any."""
+    current: Places = Places()
+    """Groups it is on now; none: it runs nowhere yet."""
+    move_share: float = 0.0
+    """Share of the time a plan is in force that a group it is moved to serves nobody."""
     mean_s: float = field(init=False, compare=False)
     """Mean length of an iteration alone."""
     _by_role_s: Mapping[Role, float] = field(init=False, compare=False, repr=False)
@@ -113,7 +134,18 @@ class Workload:
                 f"workload {self.name!r} holds {self.rollout_width} groups for rollouts and "
                 f"{self.train_width} for training; give at least 1 each"
             )
-
+        if not (0 < self.weight < math.inf and 0 <= self.move_share < math.inf):
+            raise ProblemError(
+                f"workload {self.name!r} has weight={self.weight} and move_share="
+                f"{self.move_share}; give a positive, finite weight and a finite share"
+            )
+        for role in (Role.ROLLOUT, Role.TRAIN):
+            pins = self.pinned.of(role)
+            if pins and (len(pins) != self.width(role) or len(set(pins)) != len(pins)):
+                raise ProblemError(
+                    f"workload {self.name!r} is pinned to the {role} groups {list(pins)} and holds "
+                    f"{self.width(role)} at once; pin it to as many different ones, or to none"
+                )
         by_role = dict.fromkeys(Role, 0.0)
         for phase in self.phases:
             by_role[phase.role] += phase.mean_s

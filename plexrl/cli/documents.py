@@ -13,6 +13,10 @@ MAX_FILE_BYTES = 64 * 2**20
 """Largest file read: a hundred thousand jobs take less."""
 
 
+MAX_VALUES = 10**7
+"""Most values of a file; aliases of YAML could make any number of a few lines."""
+
+
 class UnreadableError(ValueError):
     """A file, or what is in it, cannot be read; the message says why and what to do."""
 
@@ -68,17 +72,25 @@ def parse(text: str) -> object:
     Raises
     ------
     UnreadableError
-        It is neither, or takes a key twice.
+        It is neither, takes a key twice, or has text that no file can hold.
     """
     try:
         found = _tree(text)
     except (yaml.YAMLError, ValueError, RecursionError) as error:
         mark = getattr(error, "problem_mark", None)
         place = f" at line {mark.line + 1}, column {mark.column + 1}" if mark else ""
-        reason = getattr(error, "problem", None) or str(error)
+        reason = getattr(error, "problem", None) or " ".join(str(error).split())
         raise UnreadableError(f"is neither YAML nor JSON{place}: {reason}") from error
-    if _holds_itself(found):
-        raise UnreadableError("has an alias that holds itself; write it out")
+    if _num_values(found) > MAX_VALUES:
+        raise UnreadableError(
+            f"holds over {MAX_VALUES // 10**6} million values with its aliases written out; give "
+            "fewer"
+        )
+    if (half := _half_character(text, found)) is not None:
+        raise UnreadableError(
+            f"has half a character (a surrogate) in {half.encode('utf-8', 'backslashreplace')!r}; "
+            "write the whole one"
+        )
     return found
 
 
@@ -101,22 +113,48 @@ def _unique(pairs: list[tuple[str, object]]) -> dict[str, object]:
     return seen
 
 
-def _holds_itself(value: object) -> bool:
-    """Whether a list or mapping is within itself, as YAML's aliases allow."""
+def _num_values(value: object) -> int:
+    """Values that a tree holds with every alias written out.
+
+    Raises
+    ------
+    UnreadableError
+        A list or mapping is within itself, as YAML's aliases allow.
+    """
+    counts: dict[int, int] = {}
     open_: set[int] = set()
-    closed: set[int] = set()
-    pending: list[tuple[object, bool]] = [(value, False)]
+    pending = [value]
     while pending:
-        entry, is_left = pending.pop()
-        if not isinstance(entry, dict | list) or id(entry) in closed:
+        entry = pending[-1]
+        if not isinstance(entry, dict | list) or id(entry) in counts:
+            pending.pop()
             continue
-        if is_left:
-            open_.discard(id(entry))
-            closed.add(id(entry))
+        held = entry.values() if isinstance(entry, dict) else entry
+        if id(entry) not in open_:
+            open_.add(id(entry))
+            inner = [e for e in held if isinstance(e, dict | list) and id(e) not in counts]
+            if any(id(e) in open_ for e in inner):
+                raise UnreadableError("has an alias that holds itself; write it out")
+            pending.extend(inner)
             continue
-        if id(entry) in open_:
-            return True
-        open_.add(id(entry))
-        pending.append((entry, True))
-        pending.extend((e, False) for e in (entry.values() if isinstance(entry, dict) else entry))
-    return False
+        counts[id(entry)] = 1 + sum(counts.get(id(e), 1) for e in held)
+        open_.discard(id(entry))
+        pending.pop()
+    return counts.get(id(value), 1)
+
+
+def _half_character(text: str, found: object) -> str | None:
+    """A string with a surrogate, which only an escape can make; none can be written anywhere."""
+    if "\\u" not in text and "\\U" not in text:
+        return None
+    seen: set[int] = set()
+    pending = [found]
+    while pending:
+        entry = pending.pop()
+        if isinstance(entry, str):
+            if any("\ud800" <= character <= "\udfff" for character in entry):
+                return entry
+        elif isinstance(entry, dict | list) and id(entry) not in seen:
+            seen.add(id(entry))
+            pending.extend([*entry, *entry.values()] if isinstance(entry, dict) else entry)
+    return None

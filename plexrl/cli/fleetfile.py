@@ -7,20 +7,26 @@ from dataclasses import dataclass
 from typing import Any
 
 import solver
+from plexrl.cli.fleetplaces import Pins, num_held, seats_now
 from plexrl.cli.references import check_apart
 from plexrl.errors import InputError
-from solver.arrangements import Arrangement, Market
+from plexrl.spelling import hint
+from solver.arrangements import Arrangement, Market, balanced
 from solver.dispatch.events import TICKS_PER_S
 from solver.explain import describe_bytes
 from solver.problem import HORIZON_TICKS
+from solver.seating import Seat
 from solver.workloads import TRAIN_CV, WAIT_CV, Phase, Role, Workload
 
 DEFAULT_MAX_JOBS = 5
 """Most jobs on one group where the file does not say."""
 MAX_SEATS = 4
 """Groups of a pool that may keep a copy of one job's state, as far as their memory goes."""
-_ELSEWHERE = ("pool", "group", "weight", "ahead_ops", "staleness")
-"""Keys of a job that belong to problems of one group a job."""
+_ELSEWHERE = {
+    "ahead_ops": "ops before the last pool run ahead",
+    "staleness": "give it once, at the top of the file",
+}
+"""Keys of a job that belong to problems of one group a job, and what stands in their place."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,14 +35,18 @@ class Fleet:
 
     market: Market
     jobs: tuple[Workload, ...]
+    """Their weights have the mean 1, however they are given."""
     names: Mapping[Role, tuple[str, ...]]
     """Role → names of the groups of its pool."""
     pools: Mapping[Role, str]
     """Role → name of its pool; colocated jobs have `Role.TRAIN` alone."""
-    move_s: Mapping[str, float]
-    """Job → seconds that a group it is moved to serves nobody."""
     horizon_s: float
     """How long a plan is expected to be in force."""
+    current: tuple[Seat, ...] = ()
+    """Where jobs are now, as far as the file says."""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "jobs", balanced(self.market, self.jobs))
 
 
 def uses_pools(data: Mapping[str, Any]) -> bool:
@@ -54,10 +64,11 @@ def fleet_of(data: Mapping[str, Any], groups: Sequence[solver.Group]) -> Fleet:
     """
     _check_names(data, groups)
     pools = _pools(groups)
-    _check_ops(data["jobs"], pools)
-    check_apart(data["jobs"])
-    train = data["jobs"][0]["ops"][-1]["pool"]
-    others = list(dict.fromkeys(op["pool"] for job in data["jobs"] for op in job["ops"]))
+    entries = [_with_pools(job) for job in data["jobs"]]
+    _check_ops(entries, pools)
+    check_apart(entries)
+    train = entries[0]["ops"][-1]["pool"]
+    others = list(dict.fromkeys(op["pool"] for job in entries for op in job["ops"]))
     others.remove(train)
     if len(others) > 1:
         raise InputError(
@@ -65,7 +76,7 @@ def fleet_of(data: Mapping[str, Any], groups: Sequence[solver.Group]) -> Fleet:
             "that the last op of every job runs in, and one for ops before it"
         )
     rollout = others[0] if others else train
-    for index, job in enumerate(data["jobs"]):
+    for index, job in enumerate(entries):
         if job["ops"][-1]["pool"] != train:
             raise InputError(
                 f"jobs[{index}].ops[{len(job['ops']) - 1}].pool is {job['ops'][-1]['pool']!r}; the "
@@ -73,7 +84,9 @@ def fleet_of(data: Mapping[str, Any], groups: Sequence[solver.Group]) -> Fleet:
             )
     market = _market(data, pools[rollout], pools[train], is_one=not others)
     roles = {rollout: Role.ROLLOUT, train: Role.TRAIN}
-    jobs = tuple(_workload(entry, index, roles) for index, entry in enumerate(data["jobs"]))
+    pins = Pins({group.id: group.pool for group in groups}, roles)
+    horizon_s = data.get("horizon_s", HORIZON_TICKS / TICKS_PER_S)
+    jobs = tuple(_workload(job, index, pins, horizon_s) for index, job in enumerate(entries))
     _check_room(jobs, roles, pools)
     names = {role: tuple(group.id for group in pools[pool]) for pool, role in roles.items()}
     return Fleet(
@@ -81,8 +94,8 @@ def fleet_of(data: Mapping[str, Any], groups: Sequence[solver.Group]) -> Fleet:
         jobs,
         names,
         {role: pool for pool, role in roles.items()},
-        {job["name"]: job.get("move_s", 0.0) for job in data["jobs"]},
-        data.get("horizon_s", HORIZON_TICKS / TICKS_PER_S),
+        horizon_s,
+        tuple(seats_now(data.get("current", {}), jobs, names)),
     )
 
 
@@ -107,11 +120,6 @@ def _check_room(
 
 
 def _check_names(data: Mapping[str, Any], groups: Sequence[solver.Group]) -> None:
-    if "current" in data:
-        raise InputError(
-            "current does not go with ops that name pools; leave it out, and name the file of the "
-            "plan in force: plexrl plan --diff"
-        )
     _check_unique((group.id for group in groups), "groups")
     _check_unique((job["name"] for job in data["jobs"]), "jobs")
     for index, job in enumerate(data["jobs"]):
@@ -143,23 +151,30 @@ def _pools(groups: Sequence[solver.Group]) -> dict[str, list[solver.Group]]:
 
 def _check_ops(jobs: Sequence[Mapping[str, Any]], pools: Mapping[str, object]) -> None:
     for index, job in enumerate(jobs):
-        for key in _ELSEWHERE:
+        for key, instead in _ELSEWHERE.items():
             if key in job:
                 raise InputError(
-                    f"jobs[{index}].{key} does not go with ops that name pools; leave it out"
+                    f"jobs[{index}].{key} does not go with ops that name pools; leave it out: "
+                    f"{instead}"
                 )
+        if job.get("pool", next(iter(pools))) not in pools:
+            raise InputError(
+                f"jobs[{index}].pool is {job['pool']!r}, which is no pool of a group; "
+                f"{hint(job['pool'], pools)}"
+            )
         for place, op in enumerate(job["ops"]):
-            for key in ("group", "also"):
-                if key in op:
-                    raise InputError(
-                        f"jobs[{index}].ops[{place}].{key} does not go with ops that name pools; "
-                        "leave it out"
-                    )
             if op.get("pool") not in pools:
                 raise InputError(
                     f"jobs[{index}].ops[{place}].pool is {op.get('pool')!r}; where one op names a "
-                    f"pool all do: give one of {', '.join(sorted(pools))}"
+                    "pool all do, or their job does: give one of " + ", ".join(sorted(pools))
                 )
+
+
+def _with_pools(job: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The entry of a job whose own pool is that of its ops that name none."""
+    if "pool" not in job:
+        return job
+    return {**job, "ops": [{"pool": job["pool"], **op} for op in job["ops"]]}
 
 
 def _market(
@@ -193,13 +208,18 @@ def _market(
     )
 
 
-def _workload(entry: Mapping[str, Any], index: int, roles: Mapping[str, Role]) -> Workload:
+def _workload(entry: Mapping[str, Any], index: int, pins: Pins, horizon_s: float) -> Workload:
+    roles = pins.roles
+
     def switch_s(role: Role) -> float:
         """A state is brought in by whatever op of the role comes first: the longest is safe."""
         found = (op.get("switch_s", 0) for op in entry["ops"] if roles[op["pool"]] is role)
         return float(max(found, default=0))
 
-    widths = {role: _width(entry["ops"], index, pool) for pool, role in roles.items()}
+    pinned = pins.of_job(entry, index)
+    widths = {
+        role: num_held(entry["ops"], index, pool, pinned.of(role)) for pool, role in roles.items()
+    }
     memory_bytes = round(entry.get("memory_gb", 0) * 10**9)
     return Workload(
         name=entry["name"],
@@ -212,19 +232,10 @@ def _workload(entry: Mapping[str, Any], index: int, roles: Mapping[str, Role]) -
         train_copy_s=entry.get("copy_s", 0.0),
         rollout_width=widths.get(Role.ROLLOUT, widths[Role.TRAIN]),
         train_width=widths[Role.TRAIN],
+        weight=entry.get("weight", 1),
+        pinned=pinned,
+        move_share=entry.get("move_s", 0) / horizon_s,
     )
-
-
-def _width(ops: Sequence[Mapping[str, Any]], index: int, pool: str) -> int:
-    """Groups that the ops of a pool hold at once: the state is there, so all hold the same."""
-    found = [(at, op.get("groups", 1)) for at, op in enumerate(ops) if op["pool"] == pool]
-    for at, width in found:
-        if width != found[0][1]:
-            raise InputError(
-                f"jobs[{index}].ops[{at}].groups is {width}, that of ops[{found[0][0]}] is "
-                f"{found[0][1]}; ops of one pool hold the same groups: give them one number"
-            )
-    return int(found[0][1]) if found else 1
 
 
 def _phases(ops: Sequence[Mapping[str, Any]], roles: Mapping[str, Role]) -> Iterator[Phase]:

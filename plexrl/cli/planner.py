@@ -12,8 +12,9 @@ from rich.console import Console
 import solver
 from plexrl.cli.fleetfile import Fleet
 from plexrl.cli.guarding import FAILED, guarded
-from plexrl.cli.planner_answering import Extras, Wish, answer, print_json, save, show
-from plexrl.cli.planner_fleet_force import read_seats
+from plexrl.cli.planner_answering import Extras, Wish, answer, print_json, show
+from plexrl.cli.planner_fleet_force import read_fleet_plan
+from plexrl.cli.planner_fleet_promises import broken_promises
 from plexrl.cli.planner_profile import (
     DEFAULT_LIMIT,
     problem_of_cluster,
@@ -29,6 +30,7 @@ from plexrl.cli.problemfile import (
     read_problem,
     to_file,
 )
+from plexrl.cli.saving import check_writable, save
 from plexrl.errors import InputError
 from solver.explain_pools import explain_pools
 from solver.planner import MAX_PASSES
@@ -89,6 +91,7 @@ def plan(
             raise InputError("no problem file is given; name one, or try: plexrl plan --example")
         wish = Wish(objective, passes, budget, seed)
         extras = Extras(output, diff, report, with_frontier, with_what_if)
+        extras.check(file)
         if not answer(read_problem(file), wish, extras, console, is_json=is_json):
             raise typer.Exit(FAILED)
 
@@ -194,6 +197,8 @@ def profile(
 ) -> None:
     """Fit a problem file to the log of a run, or to what runs on a cluster."""
     with guarded(Console(stderr=True), is_json=is_json):
+        if output is not None:
+            check_writable(output)
         problem = (
             problem_of_cluster(source, slowdown_limit=limit, memory_gb=memory_gb)
             if "://" in source
@@ -219,5 +224,9 @@ def register(app: typer.Typer) -> None:
 def _verified(file: Path, plan_file: Path) -> solver.Verification:
     problem = read_problem(file)
     if isinstance(problem, Fleet):
-        return verify_seats(problem.market, problem.jobs, read_seats(plan_file), problem.names)
+        seats, promised = read_fleet_plan(plan_file)
+        found = verify_seats(problem.market, problem.jobs, seats, problem.names)
+        if not found.is_valid:
+            return found
+        return solver.Verification(tuple(broken_promises(problem, seats, promised)))
     return solver.verify(problem, read_plan(plan_file))

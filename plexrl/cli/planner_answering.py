@@ -25,6 +25,7 @@ from plexrl.cli.planner_units import in_units, value_text
 from plexrl.cli.planner_views import report_of
 from plexrl.cli.planner_whatif import WhatIf, what_if
 from plexrl.cli.problemfile import read_plan
+from plexrl.cli.saving import check_writable, save
 from plexrl.dashboard.planreport import write_plan_report
 from plexrl.errors import InputError
 from plexrl.spelling import counted
@@ -62,6 +63,28 @@ class Extras:
     report: Path | None = None
     with_frontier: bool = False
     with_what_if: bool = False
+
+    def check(self, file: Path) -> None:
+        """Refuse files to write that cannot be, before anything takes time.
+
+        Parameters
+        ----------
+        file
+            The problem, which nothing may be written over.
+
+        Raises
+        ------
+        InputError
+            One cannot be written, or is another one.
+        """
+        others = {"the problem": file}
+        for option, path in (("--output", self.output), ("--report", self.report)):
+            if path is not None:
+                check_writable(path)
+                for name, other in others.items():
+                    if path.resolve() == other.resolve():
+                        raise InputError(f"{option} {path} is {name}; name another file")
+                others[option] = path
 
 
 def answer(
@@ -148,20 +171,6 @@ def fleet_plan(
     return plan_fleet(fleet, wish.objective, wish.budget_s, wish.seed, tell, before)
 
 
-def save(path: Path, text: str) -> None:
-    """Write a file.
-
-    Raises
-    ------
-    InputError
-        It cannot be written.
-    """
-    try:
-        path.write_text(text, encoding="utf-8")
-    except OSError as error:
-        raise InputError(f"{path} cannot be written ({error.strerror}); name another") from error
-
-
 def show(data: Mapping[str, object], tables: Sequence[RenderableType], *, is_json: bool) -> None:
     """Print one JSON object, or tables."""
     if is_json:
@@ -183,7 +192,7 @@ def print_json(data: Mapping[str, object]) -> None:
 def _answer_fleet(
     fleet: Fleet, wish: Wish, extras: Extras, console: Console, *, is_json: bool
 ) -> bool:
-    old = None if extras.diff is None else read_seats(extras.diff)
+    old = (fleet.current or None) if extras.diff is None else read_seats(extras.diff)
     lacking = explain_pools(fleet.market, fleet.jobs, fleet.names)
     if lacking:
         found = {"status": str(solver.Status.INFEASIBLE), "reason": lacking}

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import solver
 from plexrl.cli.fleetfile import Fleet
 from plexrl.cli.planner_fleet_force import FORMAT, InForce
+from plexrl.cli.planner_fleet_moves import Choice, is_short, moves, with_places
 from plexrl.cli.planner_fleet_scores import scored, scoring_s
 from plexrl.cli.problemfile import PRICE_UNITS
 from plexrl.errors import InputError
@@ -19,14 +20,11 @@ from solver.policies import shortest_first
 from solver.queueing import Turn
 from solver.rightsizing import Standing, right_size
 from solver.scoring import FleetScore
-from solver.seating import Seat, num_needed, seats_of, verify_seats
+from solver.seating import Seat, seats_of, verify_seats
 from solver.workloads import Role
 
 MARGIN = 0.03
 """Share of a slowdown limit kept free for draws that the planner does not see."""
-LEAST_GAIN = 0.005
-"""Share of the price per unit of work by which a plan has to beat the one in force before jobs
-move: less is within what simulation errs by."""
 SCARCE = 10.0
 """Times its price that a group counts of a pool of which there are too few."""
 FIRST_SHARE = 0.7
@@ -55,7 +53,7 @@ class FleetPlan:
     @property
     def num_groups(self) -> int:
         """Groups in use."""
-        return len({group for seat in self.seats for group in (*seat.rollout, *seat.train)})
+        return len({group for seat in self.seats for group in seat.all_groups})
 
     def to_json(self) -> dict[str, object]:
         """The plan as JSON types."""
@@ -92,8 +90,7 @@ def plan_fleet(
     tell
         Told in a sentence how far the search is, at most once a second.
     before
-        A plan in force, which is kept unless a better one is found; jobs then stay on their groups
-        as far as the better one lets them.
+        A plan in force: a job moves only where that is worth what its move costs.
 
     Raises
     ------
@@ -134,23 +131,56 @@ class _Search:
     def run(self, budget_s: float) -> tuple[Cell, ...]:
         """The best cells; the price of too few groups is raised where they need more."""
         fleet = self.fleet
-        own = (make_cell(fleet.market, [job]) for job in fleet.jobs)
-        first_s = budget_s * (FIRST_SHARE if _short(fleet, own) else 1.0)
-        known = () if self.before is None else self.before.cells
-        cells = self._sized(fleet.market, self.is_by_price, first_s, known)
-        short, staying = _short(fleet, cells), self._staying()
-        if staying and (short or not self._is_better(cells, staying)):
-            self.tell("nothing better was found: jobs stay where they are")
+        cells = self._sized(
+            fleet.market, self.is_by_price, budget_s * self._first_share(), self._near()
+        )
+        short, staying = is_short(fleet, cells), self._staying()
+        if staying and self.before is not None:
+            if not short:
+                choice = Choice(fleet, self.before, staying, cells, self.is_by_price)
+                staying = choice.best()
+            self._tell_moves(staying)
             return staying
         if short:
             pools = " and ".join(fleet.pools[role] for role in short)
             self.tell(f"there are too few groups of pool {pools}: looking for plans with fewer")
             market = _dearer(fleet.market, short)
-            cells = self._sized(market, True, budget_s - first_s, cells)
-        return tuple(replace(cell, market=fleet.market) for cell in cells)
+            left_s = budget_s * (1 - self._first_share())
+            cells = self._sized(market, True, left_s, [*map(_names, cells), *self._near()])
+        return cells
+
+    def _first_share(self) -> float:
+        """Share of the time in which groups are not counted."""
+        fleet = self.fleet
+        if self.before is not None and is_short(fleet, self.before.cells):
+            return 1 - FIRST_SHARE
+        own = [make_cell(fleet.market, [job]) for job in fleet.jobs]
+        return FIRST_SHARE if is_short(fleet, own) else 1.0
+
+    def _near(self) -> list[frozenset[str]]:
+        """Sets of the plan in force, and those that a newcomer or a lost group makes of them."""
+        if self.before is None:
+            return []
+        here = [_names(cell) for cell in self.before.cells]
+        seated = frozenset[str]().union(*here)
+        moving = [frozenset({job.name}) for job in self.fleet.jobs if job.name not in seated]
+        there = {group for groups in self.fleet.names.values() for group in groups}
+        lost = {seat.job for seat in self.before.seats if not seat.all_groups <= there}
+        moving += [names for names in here if names & lost]
+        return [*here, *(one | other for one in moving for other in here if one != other)]
+
+    def _tell_moves(self, cells: Sequence[Cell]) -> None:
+        before = () if self.before is None else self.before.seats
+        found = moves(self.fleet, before, seats_of(cells, self.fleet.names, before))
+        if not found.num_jobs:
+            self.tell("nothing better was found: jobs stay where they are")
 
     def _sized(
-        self, market: Market, is_by_price: bool, budget_s: float, known: Sequence[Cell]
+        self,
+        market: Market,
+        is_by_price: bool,
+        budget_s: float,
+        known: Sequence[frozenset[str]],
     ) -> tuple[Cell, ...]:
         effort = Effort(
             steps=ENDLESS_STEPS,
@@ -158,15 +188,21 @@ class _Search:
             turn=Turn.SHORTEST_FIRST,
             is_by_price=is_by_price,
         )
-        return right_size(
+        cells = right_size(
             market,
-            self.fleet.jobs,
+            with_places(self.fleet, self.before),
             dispatch=shortest_first,
             effort=effort,
             seed=self.seed,
             budget_s=budget_s,
-            known=[{job.name for job in cell.jobs} for cell in known],
+            known=known,
             on_standing=_Teller(self.tell, is_by_price, market.dedicated_price),
+        )
+        # What moves and scarce groups cost is for the search alone.
+        jobs = {job.name: job for job in self.fleet.jobs}
+        return tuple(
+            replace(cell, market=self.fleet.market, jobs=tuple(jobs[j.name] for j in cell.jobs))
+            for cell in cells
         )
 
     def _staying(self) -> tuple[Cell, ...]:
@@ -175,40 +211,18 @@ class _Search:
         if before is None or before.score is None:
             return ()
         seated = {job.name for cell in before.cells for job in cell.jobs}
-        new = [make_cell(fleet.market, [job]) for job in fleet.jobs if job.name not in seated]
-        cells = (*before.cells, *new)
-        return () if _short(fleet, cells) else cells
-
-    def _is_better(self, cells: Sequence[Cell], staying: Sequence[Cell]) -> bool:
-        """Whether cells are worth moving for, under draws that confirm plans."""
-        new, old = (
-            scored(some, len(self.fleet.jobs), Effort().confirm_seeds) for some in (cells, staying)
-        )
-        if old.attainment < new.attainment:
-            return True
-        price = new.price + self._moving_price(cells)
-        if self.is_by_price:
-            return price < old.price
-        return price / new.work < old.price / old.work * (1 - LEAST_GAIN)
-
-    def _moving_price(self, cells: Sequence[Cell]) -> float:
-        """What the groups cost that serve nobody until the states of moved jobs are there."""
-        fleet, market = self.fleet, self.fleet.market
-        before = {} if self.before is None else {seat.job: seat for seat in self.before.seats}
-        prices = {Role.TRAIN: market.train_price, Role.ROLLOUT: market.rollout_price}
-        lost = 0.0
-        for seat in seats_of(cells, fleet.names, tuple(before.values())):
-            if seat.job in before:
-                for role in fleet.pools:
-                    got = set(seat.groups(role)).difference(before[seat.job].groups(role))
-                    lost += len(got) * prices[role] * fleet.move_s[seat.job]
-        return lost / fleet.horizon_s
+        new = [job for job in fleet.jobs if job.name not in seated]
+        taken = [name for seat in before.seats if seat.job in seated for name in seat.all_groups]
+        pins = [name for job in new for name in (*job.pinned.rollout, *job.pinned.train)]
+        if len(set(taken) | set(pins)) < len(set(taken)) + len(pins):
+            # Somebody else is, or comes, where a newcomer has to be.
+            return ()
+        cells = (*before.cells, *(make_cell(fleet.market, [job]) for job in new))
+        return () if is_short(fleet, cells) else cells
 
 
-def _short(fleet: Fleet, cells: Iterable[Cell]) -> list[Role]:
-    """Roles of which there are fewer groups than cells need."""
-    cells = tuple(cells)
-    return [role for role, names in fleet.names.items() if num_needed(cells, role) > len(names)]
+def _names(cell: Cell) -> frozenset[str]:
+    return frozenset(job.name for job in cell.jobs)
 
 
 def _dearer(market: Market, roles: Collection[Role]) -> Market:

@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from plexrl.cli.fleetfile import Fleet
 from plexrl.cli.planner_fleet import FleetPlan
 from plexrl.cli.planner_fleet_force import InForce
+from plexrl.cli.planner_fleet_moves import Moves, moves
+from plexrl.cli.problemfile import PRICE_UNITS
 from plexrl.spelling import as_counted
 from solver.seating import Seat, groups_of
 from solver.workloads import Role
@@ -87,9 +89,11 @@ class FleetChanges:
     where it cannot be kept."""
     reason: str
     """Why it cannot be kept."""
+    moves: Moves
+    """What bringing jobs to other groups takes."""
 
     def to_json(self) -> dict[str, object]:
-        """The changes as JSON types: three entries of the answer."""
+        """The changes as JSON types: four entries of the answer."""
         in_force: dict[str, object] = {"reason": self.reason}
         if self.staying is not None:
             saving, attainment = self.staying
@@ -97,6 +101,11 @@ class FleetChanges:
         return {
             "changes": [row.to_json() for row in self.rows],
             "pool_changes": [pool.to_json() for pool in self.pools],
+            "moves": {
+                "num_jobs": self.moves.num_jobs,
+                "group_s": self.moves.group_s,
+                "price": self.moves.price / PRICE_UNITS,
+            },
             "in_force": in_force,
         }
 
@@ -125,6 +134,7 @@ def fleet_changes(fleet: Fleet, before: InForce, plan: FleetPlan) -> FleetChange
         tuple(_pools(fleet, before, plan)),
         staying,
         before.reason,
+        moves(fleet, before.seats, plan.seats),
     )
 
 

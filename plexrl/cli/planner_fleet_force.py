@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from plexrl.cli.fleetfile import Fleet
@@ -17,6 +17,8 @@ from solver.seating import Seat, cells_of, verify_seats
 
 FORMAT = 1
 """Of the files of such plans."""
+_SHOWN = 60
+"""Characters of what is wrong in one, at most."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,21 +43,49 @@ def read_seats(path: Path) -> tuple[Seat, ...]:
     InputError
         It cannot be read, or is no such plan.
     """
+    return read_fleet_plan(path)[0]
+
+
+def read_fleet_plan(path: Path) -> tuple[tuple[Seat, ...], Mapping[str, object]]:
+    """Seats of a file that ``plexrl plan --output`` wrote, and all that stands in it.
+
+    Raises
+    ------
+    InputError
+        It cannot be read, or is no such plan.
+    """
     data = load(path)
-    try:
-        if not isinstance(data, Mapping) or data.get("format") != FORMAT:
-            raise ValueError("no format")
-        return tuple(
-            Seat(str(row["job"]), tuple(map(str, row["rollout"])), tuple(map(str, row["train"])))
-            for row in data["seats"]
-        )
-    except (KeyError, TypeError, ValueError) as error:
+    if not isinstance(data, Mapping) or data.get("format") != FORMAT or "seats" not in data:
         raise InputError(
             f"{path} has no seats as plexrl plan --output writes them where ops name pools"
-        ) from error
+        )
+    rows = data["seats"]
+    if not isinstance(rows, list):
+        raise InputError(f"{path}: seats is {_shown(rows)}; give a list")
+    return tuple(_seat(path, index, row) for index, row in enumerate(rows)), data
 
 
-def in_force(fleet: Fleet, seats: tuple[Seat, ...]) -> InForce:
+def _seat(path: Path, index: int, row: object) -> Seat:
+    if not isinstance(row, Mapping) or not isinstance(row.get("job"), str):
+        raise InputError(
+            f"{path}: seats[{index}] is {_shown(row)}; give a mapping with job, rollout and train"
+        )
+    for role in ("rollout", "train"):
+        groups = row.get(role)
+        if not isinstance(groups, list) or not all(isinstance(group, str) for group in groups):
+            raise InputError(
+                f"{path}: seats[{index}].{role} is {_shown(groups)}; give a list of groups"
+            )
+    return Seat(row["job"], tuple(row["rollout"]), tuple(row["train"]))
+
+
+def _shown(value: object) -> str:
+    return repr(value)[:_SHOWN]
+
+
+def in_force(
+    fleet: Fleet, seats: tuple[Seat, ...], made_of: Sequence[Cell] | None = None
+) -> InForce:
     """Try a plan on the jobs and groups of now.
 
     Parameters
@@ -64,15 +94,21 @@ def in_force(fleet: Fleet, seats: tuple[Seat, ...]) -> InForce:
         Jobs and groups of now.
     seats
         The plan.
+    made_of
+        Its cells, if they are known and their jobs are all still there.
     """
-    seated = {seat.job for seat in seats}
-    jobs = [job for job in fleet.jobs if job.name in seated]
-    here = {job.name for job in jobs}
-    kept = [seat for seat in seats if seat.job in here]
-    cells = cells_of(fleet.market, jobs, kept)
+    jobs = {job.name: job for job in fleet.jobs}
+    kept = [seat for seat in seats if seat.job in jobs]
+    here = [jobs[seat.job] for seat in kept]
+    if made_of is None:
+        cells = cells_of(fleet.market, here, kept)
+    else:
+        cells = tuple(
+            replace(cell, jobs=tuple(jobs[job.name] for job in cell.jobs)) for cell in made_of
+        )
     if not cells:
         return InForce(seats, cells, reason="none of its jobs is still there")
-    broken = verify_seats(fleet.market, jobs, kept, fleet.names).violations
+    broken = verify_seats(fleet.market, here, kept, fleet.names).violations
     if broken:
         return InForce(seats, cells, reason=broken[0])
     try:

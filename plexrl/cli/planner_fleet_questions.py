@@ -1,7 +1,7 @@
 """What plans of several pools would be under other limits, with one more job, or with a group less.
 
-Each question is a search of its own, with half the time that the plan was given, or two seconds;
-it begins from a plan that is there already, and never tells of a worse one.
+Each question is a search of its own, with half the time that the plan was given. It begins from a
+plan that is there already, and never tells of a worse one; where it found none it says so.
 """
 
 from __future__ import annotations
@@ -26,8 +26,6 @@ MAX_NEWCOMERS = 3
 """Jobs of which one more is tried."""
 SHARE = 0.5
 """Time of one question, as a share of that for the plan."""
-LEAST_S = 2.0
-"""Least time of one question, unless the plan was given none: in less nothing is found."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,12 +47,12 @@ class FleetWhatIf:
 def fleet_frontier(
     fleet: Fleet, objective: solver.Objective, budget_s: float, seed: int
 ) -> tuple[FrontierPoint, ...]:
-    """Plan under each of some limits for all jobs, the tightest first."""
+    """Plan under each of some limits for all jobs, the tightest first; moves cost nothing."""
     found = []
     before: InForce | None = None
     for permille in LIMITS_PERMILLE:
         limit = permille / 1000
-        jobs = tuple(replace(job, slowdown_limit=limit) for job in fleet.jobs)
+        jobs = tuple(replace(job, slowdown_limit=limit, move_share=0.0) for job in fleet.jobs)
         other = replace(fleet, jobs=jobs)
         try:
             # What holds under a tight limit holds under a wide one.
@@ -64,7 +62,7 @@ def fleet_frontier(
         else:
             price = plan.score.price / PRICE_UNITS
             found.append(FrontierPoint(limit, price, plan.saving, plan.num_groups, ""))
-            before = in_force(other, plan.seats)
+            before = in_force(other, plan.seats, plan.cells)
     return tuple(found)
 
 
@@ -74,11 +72,11 @@ def fleet_what_if(
     """Plan with one more of some jobs that are not like each other, and with a group less."""
     found = []
     for name, other in (*_one_more(fleet), *_one_fewer(fleet, plan)):
-        before = in_force(other, plan.seats)
+        before = in_force(other, plan.seats, plan.cells)
         try:
             made = _planned(other, objective, budget_s, seed, before)
         except solver.PlanError as error:
-            found.append(FleetWhatIf(name, other, None, f"No plan: {error}."))
+            found.append(FleetWhatIf(name, other, None, f"{error}."))
         else:
             found.append(FleetWhatIf(name, other, made, _outcome(other, before, plan, made)))
     return tuple(found)
@@ -89,9 +87,15 @@ def _planned(
 ) -> FleetPlan:
     lacking = explain_pools(fleet.market, fleet.jobs, fleet.names)
     if lacking:
-        raise solver.PlanError(lacking)
-    time_s = max(SHARE * budget_s, LEAST_S) if budget_s else 0.0
-    return plan_fleet(fleet, objective, time_s, seed, before=before)
+        raise solver.PlanError(f"No plan: {lacking}")
+    time_s = SHARE * budget_s
+    try:
+        return plan_fleet(fleet, objective, time_s, seed, before=before)
+    except solver.PlanError as error:
+        raise solver.PlanError(
+            f"No answer: in {time_s:.3g} s no plan was found, which does not mean that there is "
+            f"none ({error}); allow more with --budget"
+        ) from error
 
 
 def _outcome(fleet: Fleet, before: InForce, plan: FleetPlan, made: FleetPlan) -> str:
@@ -113,8 +117,7 @@ def _one_more(fleet: Fleet) -> Iterator[tuple[str, Fleet]]:
         seen.setdefault(replace(job, name=""), job)
     for job in list(seen.values())[:MAX_NEWCOMERS]:
         newcomer = replace(job, name=f"{job.name} (one more)")
-        move_s = {**fleet.move_s, newcomer.name: 0.0}
-        wider = replace(fleet, jobs=(*fleet.jobs, newcomer), move_s=move_s)
+        wider = replace(fleet, jobs=(*fleet.jobs, newcomer))
         yield f"one more job like {job.name}", wider
 
 

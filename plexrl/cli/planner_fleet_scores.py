@@ -3,21 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from functools import lru_cache
 
 from solver.arrangements import Cell
 from solver.policies import shortest_first
-from solver.scoring import FleetScore, score_fleet
+from solver.scoring import CellScore, FleetScore, fleet_score, score_cell
 
 SCORING_SEEDS = (5_000, 5_001)
 """Noise seeds of the slowdowns that are told: none that planned."""
-CYCLES = 60
-"""Most iterations of the slowest job in those."""
-LEAST_CYCLES = 10
-"""Fewest of them: where there are many jobs, fewer tell as much."""
+CYCLES = (60, 45, 32, 22, 15, 10)
+"""Iterations of the slowest job in those: where there are many jobs, fewer tell as much. A job more
+or less mostly leaves the number as it is, and with it what is known of other cells."""
 SCORED_ITERATIONS = 4_000
-"""Iterations of all jobs, over all seeds, that are simulated as far as `LEAST_CYCLES` allow."""
+"""Iterations of all jobs, over all seeds, that are simulated as far as `CYCLES` allow."""
 ITERATION_S = 2e-4
 """About what simulating one takes."""
+_CACHED_SCORES = 8192
 
 
 def scored(
@@ -39,7 +40,14 @@ def scored(
     ProblemError
         Jobs that share differ too much in length to be simulated.
     """
-    return score_fleet(cells, shortest_first, seeds, cycles=_cycles(num_jobs))
+    cycles = _cycles(num_jobs)
+    return fleet_score(cells, [[_scored(cell, seed, cycles) for cell in cells] for seed in seeds])
+
+
+@lru_cache(maxsize=_CACHED_SCORES)
+def _scored(cell: Cell, seed: int, cycles: int) -> CellScore:
+    """Plans that are compared have most of their cells in common."""
+    return score_cell(cell, shortest_first, seed, cycles=cycles)
 
 
 def scoring_s(num_jobs: int) -> float:
@@ -49,4 +57,4 @@ def scoring_s(num_jobs: int) -> float:
 
 def _cycles(num_jobs: int) -> int:
     most = SCORED_ITERATIONS // (num_jobs * len(SCORING_SEEDS))
-    return min(max(most, LEAST_CYCLES), CYCLES)
+    return next((cycles for cycles in CYCLES if cycles <= most), CYCLES[-1])

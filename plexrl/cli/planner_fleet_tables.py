@@ -65,7 +65,7 @@ def changes_tables(fleet: Fleet, found: FleetChanges) -> Sequence[RenderableType
             listed(pool.freed) or "-",
             listed(pool.taken) or "-",
         )
-    return [table, pools, _kept(found)]
+    return [table, pools, _moved(found), _kept(found)]
 
 
 def listed(names: Sequence[str]) -> str:
@@ -90,6 +90,16 @@ def _suffix(row: SeatChange) -> str:
     if row.old is None:
         return " (new)"
     return " (gone)" if row.new is None else ""
+
+
+def _moved(found: FleetChanges) -> Text:
+    if not found.moves.num_jobs:
+        return Text("nobody who is there moves")
+    return Text(
+        f"{counted(found.moves.num_jobs, 'job')} would move: groups serve nobody for "
+        f"{found.moves.group_s:.5g} s in all, which costs {found.moves.price / PRICE_UNITS:.3g} "
+        "of the price as long as the plan is in force"
+    )
 
 
 def _kept(found: FleetChanges) -> Text:

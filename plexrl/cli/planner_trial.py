@@ -12,7 +12,7 @@ from rich.console import Console
 import solver
 from plexrl.cli.fleetfile import Fleet
 from plexrl.cli.planner_answering import Wish, fleet_plan, solve
-from plexrl.cli.planner_fleet_force import read_seats
+from plexrl.cli.planner_fleet_force import in_force, read_seats
 from plexrl.cli.planner_fleet_rehearsal import rehearse_fleet
 from plexrl.cli.planner_rehearsal import Noise, Rehearsal, rehearse
 from plexrl.cli.problemfile import read_plan
@@ -78,7 +78,8 @@ def _checked(problem: solver.Problem, path: Path) -> solver.Plan:
 
 def _seats(fleet: Fleet, path: Path | None, wish: Wish, console: Console) -> Sequence[Seat]:
     if path is None:
-        return fleet_plan(fleet, wish, console).seats
+        before = in_force(fleet, fleet.current) if fleet.current else None
+        return fleet_plan(fleet, wish, console, before).seats
     given = read_seats(path)
     return _valid(path, given, verify_seats(fleet.market, fleet.jobs, given, fleet.names))
 

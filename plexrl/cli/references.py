@@ -25,3 +25,7 @@ def check_apart(jobs: Sequence[Mapping[str, Any]]) -> None:
                     f"jobs[{index}].apart_from[{place}] is {name!r}, which is no other job; "
                     f"{hint(name, others - {job['name']})}"
                 )
+            if name in job["apart_from"][:place]:
+                raise InputError(
+                    f"jobs[{index}].apart_from[{place}] is {name!r} a second time; leave it out"
+                )

@@ -420,3 +420,24 @@ def test_a_log_is_checked_without_a_plan(tmp_path):
     done = run("verify", tmp_path / "log.csv", "--json")
     assert done.exit_code == 1
     assert "which op 'actor.rollout.0'" in "".join(json.loads(done.stdout)["violations"])
+
+
+@pytest.mark.parametrize("option", ["--output", "--report"])
+def test_files_that_cannot_be_written_are_told_before_anything_is_solved(example, tmp_path, option):
+    """With an endless budget: the answer comes at once."""
+    for path, words in (
+        (tmp_path, "it is a folder"),
+        (tmp_path / "not" / "there", "there is no folder"),
+        (example, "is the problem"),
+    ):
+        done = run("plan", example, "--budget", 80_000, option, path)
+        assert done.exit_code == 2
+        assert words in " ".join(done.output.split())
+
+
+def test_plan_and_page_are_two_files(example, tmp_path):
+    path = tmp_path / "both"
+    done = run("plan", example, "--output", path, "--report", path)
+    assert done.exit_code == 2
+    assert "is --output; name another file" in " ".join(done.output.split())
+    assert not path.exists()

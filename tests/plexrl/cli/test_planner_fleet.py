@@ -98,6 +98,11 @@ def test_a_plan_shares_groups_and_passes_the_check_that_a_changed_one_fails(tmp_
     assert set(rows) == {"shortest first", "smallest share first", "first ready"}
     assert rows["shortest first"]["attainment"] == 1.0
     assert rows["shortest first"]["saving"] == pytest.approx(data["saving"], abs=0.05)
+    for key, value in (("price", 1), ("saving", 0.99), ("slowdowns", {"j0": 9.5})):
+        plan.write_text(json.dumps({**data, key: value}), encoding="utf-8")
+        told = run("verify", file, plan)
+        assert told.exit_code == 1
+        assert "is given as" in told.stdout
     data["seats"][0]["train"] = data["seats"][0]["rollout"]
     plan.write_text(json.dumps(data), encoding="utf-8")
     told = run("verify", file, plan)
@@ -123,7 +128,8 @@ def test_too_few_groups_are_counted(tmp_path):
         (lambda d: d["jobs"][1]["ops"][0].pop("pool"), "jobs[1].ops[0].pool is None"),
         (lambda d: d["jobs"][1]["ops"][0].update(pool="h900"), "jobs[1].ops[0].pool is 'h900'"),
         (lambda d: d["jobs"][1]["ops"].reverse(), "jobs[1].ops[1].pool is 'h20'"),
-        (lambda d: d["jobs"][2].update(weight=2), "jobs[2].weight does not go"),
+        (lambda d: d["jobs"][2].update(staleness=2), "jobs[2].staleness does not go"),
+        (lambda d: d["jobs"][2].update(pool="h900"), "jobs[2].pool is 'h900', which is no pool"),
         (lambda d: d["jobs"][2].update(apart_from=["j9"]), "jobs[2].apart_from[0] is 'j9'"),
         (lambda d: d["jobs"][2].update(memory_gb=1200), "job j2 needs 1.2 TB on one group"),
         (lambda d: d["jobs"][2]["ops"][1].update(groups=7), "job j2 holds 7 groups of pool h800"),
@@ -138,7 +144,6 @@ def test_too_few_groups_are_counted(tmp_path):
         (lambda d: d["jobs"].append(d["jobs"][1]), "jobs has two named 'j1'"),
         (lambda d: d["jobs"][1]["ops"].append(d["jobs"][1]["ops"][1]), "jobs[1].ops has two named"),
         (lambda d: d["groups"].append(d["groups"][0]), "groups has two named 'roll-0'"),
-        (lambda d: d.update(current={"j0": "roll-0"}), "current does not go with"),
         (
             lambda d: d["groups"].append({"name": "x", "pool": "h20", "memory_gb": 9}),
             "groups 'roll-0' and 'x' of pool 'h20' differ",
@@ -225,6 +230,59 @@ def test_jobs_move_only_where_that_is_worth_what_moving_costs(tmp_path):
 
 
 @pytest.mark.slow
+def test_some_jobs_move_while_those_whose_moves_cost_too_much_stay(tmp_path):
+    """Two and two share best; only the two whose states are small are worth moving."""
+    here = {f"j{i}": [f"roll-{i}", f"train-{i}"] for i in range(4)}
+    jobs = [{**job, "move_s": 1 if i < 2 else 3600} for i, job in enumerate(DATA["jobs"][:4])]
+    file = write(tmp_path, jobs=jobs, current=here, private_pool="h20", horizon_s=3600)
+    done = run("plan", file, "--budget", 4, "--json")
+    data = json.loads(done.stdout)
+    seats = {seat["job"]: seat["train"][0] for seat in data["seats"]}
+    assert (seats["j2"], seats["j3"]) == ("train-2", "train-3")
+    assert {seats["j0"], seats["j1"]} == {"train-2", "train-3"}
+    assert data["moves"]["num_jobs"] == 2
+    assert data["moves"]["group_s"] == 2
+    assert data["moves"]["price"] == pytest.approx(2 / 3600 * 42.24)
+    (_, trained) = data["pool_changes"]
+    assert trained["freed"] == ["train-0", "train-1"]
+    shown = run("plan", file, "--budget", 4).stdout
+    assert "2 jobs would move: groups serve nobody for 2 s in all" in " ".join(shown.split())
+
+
+def test_questions_without_time_are_answered_from_the_plan_or_not_at_all(tmp_path):
+    """A newcomer has groups of its own at once; who loses a group has to be searched a place."""
+    jobs = [*DATA["jobs"][:4], {**DATA["jobs"][4], "memory_gb": 301}]
+    done = run("plan", write(tmp_path, jobs=jobs), "--budget", 0, "--what-if", "--json")
+    answers = {entry["name"]: entry for entry in json.loads(done.stdout)["what_if"]}
+    for name in ("one more job like j0", "one more job like j4"):
+        assert answers[name]["outcome"].startswith("12 groups instead of 10")
+        assert answers[name]["outcome"].count("0 jobs would move") == 1
+    fewer = [entry for name, entry in answers.items() if "fewer" in name]
+    assert len(fewer) == 2
+    for entry in fewer:
+        assert entry["plan"] is None
+        assert entry["outcome"].startswith("No answer: in 0 s no plan was found")
+        assert "allow more with --budget" in entry["outcome"]
+
+
+@pytest.mark.slow
+def test_pinned_jobs_are_planned_and_checked_where_they_must_be(tmp_path):
+    jobs = deepcopy(DATA["jobs"][:3])
+    jobs[0]["group"], jobs[1]["group"], jobs[2]["ops"][0]["group"] = "train-5", "train-4", "roll-2"
+    file, plan = write(tmp_path, jobs=jobs), tmp_path / "plan.json"
+    assert run("plan", file, "--budget", 3, "--output", plan).exit_code == 0
+    data = json.loads(plan.read_text(encoding="utf-8"))
+    seats = {seat["job"]: seat for seat in data["seats"]}
+    assert (seats["j0"]["train"], seats["j1"]["train"]) == (["train-5"], ["train-4"])
+    assert seats["j2"]["rollout"] == ["roll-2"]
+    assert run("verify", file, plan).exit_code == 0
+    jobs[0]["group"] = "train-3"
+    told = run("verify", write(tmp_path, jobs=jobs), plan)
+    assert told.exit_code == 1
+    assert "job 'j0' is pinned to ['train-3'], but has ['train-5']" in told.stdout
+
+
+@pytest.mark.slow
 def test_jobs_that_are_kept_apart_share_no_group(tmp_path):
     jobs = deepcopy(DATA["jobs"][:2])
     file, plan = write(tmp_path, jobs=jobs, private_pool="h20"), tmp_path / "plan.json"
@@ -306,3 +364,29 @@ def test_jobs_of_utterly_different_lengths_and_endless_limits_end_in_time_too(tm
     assert run("plan", write(tmp_path, jobs=jobs), "--budget", 2).exit_code == 0
     patient = [{**job, "slowdown_limit": 1000} for job in DATA["jobs"]]
     assert run("plan", write(tmp_path, jobs=patient), "--budget", 2).exit_code == 0
+
+
+@pytest.mark.parametrize(
+    ("data", "words"),
+    [
+        ([1], "has no seats"),
+        ({"format": 1, "seats": "abc"}, "seats is 'abc'; give a list"),
+        ({"format": 1, "seats": [5]}, "seats[0] is 5; give a mapping"),
+        (
+            {"format": 1, "seats": [{"job": "j0", "rollout": "roll-0", "train": ["train-0"]}]},
+            "seats[0].rollout is 'roll-0'; give a list of groups",
+        ),
+        (
+            {"format": 1, "seats": [{"job": "j0", "rollout": ["roll-0"], "train": [None]}]},
+            "seats[0].train is [None]; give a list of groups",
+        ),
+    ],
+)
+def test_a_file_that_is_no_plan_is_told_by_its_place(tmp_path, data, words):
+    plan = tmp_path / "plan.json"
+    plan.write_text(json.dumps(data), encoding="utf-8")
+    for command in (["verify"], ["plan", "--diff"], ["simulate", "--plan"]):
+        name, *options = command
+        done = run(name, write(tmp_path), *options, plan)
+        assert done.exit_code == 2
+        assert words in done.output

@@ -10,7 +10,7 @@ import pytest
 import yaml
 
 import solver
-from plexrl.cli.problemfile import EXAMPLE, read_plan, read_problem, to_file
+from plexrl.cli.problemfile import EXAMPLE, SCHEMA, read_plan, read_problem, to_file
 from plexrl.errors import InputError
 
 GOOD = {
@@ -192,3 +192,71 @@ def test_a_plan_is_read_alone_or_inside_a_result(tmp_path):
     assert read_plan(alone) == read_plan(inside) == made
     with pytest.raises(InputError, match="of the plan is"):
         read_plan(write(tmp_path, GOOD))
+
+
+BOMB = "a0: &a0 [x, x, x, x, x, x, x, x]\n" + "".join(
+    f"a{i}: &a{i} [{', '.join([f'*a{i - 1}'] * 8)}]\n" for i in range(1, 400)
+)
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        (BOMB, "holds over 10 million values with its aliases written out"),
+        ("groups: &g [a, *g]\njobs: *g\n", "has an alias that holds itself"),
+        ('{"format": 1, "groups": [], "jobs": [{"name": "\\ud83d"}]}', "half a character"),
+        ("format: 1\nformat: 1\n", "stands there twice"),
+        ("\0", "is neither YAML nor JSON"),
+    ],
+)
+def test_what_no_file_should_hold_is_refused_at_once(tmp_path, text, words):
+    with pytest.raises(InputError) as caught:
+        read_problem(write(tmp_path, text))
+    assert words in str(caught.value)
+    assert "\ud83d" not in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_aliases_that_say_less_than_they_could_are_read(tmp_path):
+    text = """
+format: 1
+groups: [{name: g, count: 2, memory_gb: 1}]
+jobs:
+  - {name: a, ops: &loop [{name: roll, duration_s: 1}, {name: train, duration_s: 2}]}
+  - {name: b, ops: *loop}
+"""
+    first, other = read_problem(write(tmp_path, text)).jobs
+    assert first.ops == other.ops
+
+
+def subschemas(schema, path=""):
+    yield path, schema
+    for key in ("properties", "items", "additionalProperties"):
+        inner = schema.get(key)
+        if isinstance(inner, dict):
+            named = inner.items() if key == "properties" else [(key, inner)]
+            for name, entry in named:
+                yield from subschemas(entry, f"{path}.{name}")
+
+
+def test_every_part_of_the_schema_says_what_to_give():
+    """It is the remedy that users are told."""
+    schema = json.loads(SCHEMA.read_text(encoding="utf-8"))
+    found = list(subschemas(schema))
+    assert len(found) > 40
+    assert [path for path, entry in found if "description" not in entry] == []
+
+
+@pytest.mark.parametrize(
+    ("place", "value", "words"),
+    [
+        ("jobs__0__apart_from", [1], "jobs[0].apart_from[0] is 1; give the name of another job"),
+        ("jobs__0__apart_from", ["b", "b"], "jobs[0].apart_from[1] is 'b' a second time"),
+        ("current", {"a": []}, "current.a is []; give the name of a group"),
+        ("current", {"a": [2]}, "current.a[0] is 2; give the name of a group"),
+    ],
+)
+def test_lists_of_names_are_told_what_to_hold(tmp_path, place, value, words):
+    with pytest.raises(InputError) as caught:
+        read_problem(write(tmp_path, changed(**{place: value})))
+    assert words in str(caught.value)

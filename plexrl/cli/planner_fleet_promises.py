@@ -1,0 +1,61 @@
+"""Checks what a plan of several pools says of itself against its seats, run once more."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+
+from plexrl.cli.fleetfile import Fleet
+from plexrl.cli.planner_fleet_scores import scored
+from plexrl.cli.problemfile import PRICE_UNITS
+from solver.errors import ProblemError
+from solver.seating import Seat, cells_of, groups_of
+from solver.workloads import Role
+
+TOLERANCE = 0.1
+"""Share by which slowdowns may differ: seats that are named otherwise take other turns."""
+SAVING_TOLERANCE = 0.05
+"""The same of what is saved, which they make up."""
+
+
+def broken_promises(
+    fleet: Fleet, seats: Sequence[Seat], promised: Mapping[str, object]
+) -> Iterator[str]:
+    """One sentence for each number of a plan that its seats do not bear out.
+
+    Parameters
+    ----------
+    fleet
+        Jobs and groups.
+    seats
+        Seats that pass `solver.seating.verify_seats`.
+    promised
+        The plan as ``plexrl plan --output`` writes it; what it leaves out is not checked.
+    """
+    price = sum(
+        len(groups_of(seats, role))
+        * (fleet.market.train_price if role is Role.TRAIN else fleet.market.rollout_price)
+        for role in fleet.pools
+    )
+    yield from _other("price", promised.get("price"), price / PRICE_UNITS, 1e-6 * price)
+    cells = cells_of(fleet.market, fleet.jobs, seats)
+    try:
+        score = scored(cells, len(fleet.jobs))
+    except ProblemError as error:
+        yield f"the plan is not simulated: {error}"
+        return
+    given = promised.get("slowdowns")
+    told = given if isinstance(given, Mapping) else {}
+    for job, slowdown in score.slowdowns.items():
+        name = f"slowdown of job {job!r}"
+        yield from _other(name, told.get(job), slowdown, TOLERANCE * slowdown)
+    saving = score.saving(fleet.market.dedicated_price)
+    yield from _other("saving", promised.get("saving"), saving, SAVING_TOLERANCE)
+
+
+def _other(name: str, given: object, found: float, tolerance: float) -> Iterator[str]:
+    if given is None:
+        return
+    is_number = isinstance(given, int | float) and math.isfinite(given)
+    if not is_number or abs(float(given) - found) > tolerance:  # type: ignore[arg-type]
+        yield f"{name} is given as {given}; the seats make it {found:.4g}"
