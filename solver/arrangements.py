@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from functools import lru_cache, partial
+from itertools import combinations
 
 from solver.errors import ProblemError
 from solver.simulate import SimJob, SimOp, Tape
@@ -95,7 +96,9 @@ class Market:
         if not self.apart:
             return False
         names = {job.name for job in jobs}
-        return any(pair <= names for pair in self.apart)
+        if len(names) ** 2 > len(self.apart):
+            return any(pair <= names for pair in self.apart)
+        return any(frozenset(pair) in self.apart for pair in combinations(names, 2))
 
     def memory_for(self, role: Role) -> int | None:
         """Host memory of a shared group of a role; None: it does not bind."""

@@ -12,6 +12,8 @@ from solver.explain import describe_bytes, name_jobs
 from solver.seating import Names
 from solver.workloads import Role, Workload
 
+MAX_STARTS = 10
+"""Jobs from which others are sought that no two of which may share a group."""
 EXACT = 1e-9
 """Slack of sums of shares: as far as they may be off by rounding."""
 
@@ -82,11 +84,14 @@ def _kept_apart(market: Market, jobs: Sequence[Workload], role: Role, count: int
     graph: nx.Graph[str] = nx.Graph()
     for one, other in (pair for pair in market.apart if pair <= by_name.keys()):
         graph.add_edge(one, other)
-    for first in sorted(graph):
-        apart = [first]
-        for other in sorted(graph[first], key=lambda name: (-graph.degree(name), name)):
-            if all(graph.has_edge(other, name) for name in apart):
-                apart.append(other)
+    ranks = {
+        name: rank for rank, name in enumerate(sorted(graph, key=lambda n: (-graph.degree(n), n)))
+    }
+    for first in list(ranks)[:MAX_STARTS]:
+        apart, others = [first], set(graph[first])
+        while others:
+            apart.append(min(others, key=ranks.__getitem__))
+            others &= set(graph[apart[-1]])
         needed = sum(by_name[name].width(role) for name in apart)
         if needed > count:
             yield (

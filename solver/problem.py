@@ -7,6 +7,7 @@ an empty loop. Times are ticks of 1 ms, memory is bytes, ratios are permille.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, dataclass, field, fields, replace
 from typing import TypeVar
@@ -31,6 +32,8 @@ MAX_STALENESS = 8
 HORIZON_TICKS = 3_600_000
 """How long a plan is expected to be in force: an hour."""
 
+_UNPRINTABLE = re.compile("[\x00-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
+"""Characters that break lines, steer terminals, turn text round or are halves: no name has one."""
 _FIELDS = ("format", "groups", "jobs", "current", "horizon_ticks")
 _T = TypeVar("_T")
 
@@ -360,8 +363,10 @@ def _check_int(value: object, name: str, owner: str, low: int, high: int, unit: 
 
 
 def _check_text(value: object, name: str, owner: str) -> None:
-    if not isinstance(value, str) or not value.strip():
-        raise ProblemError(f"{name} of {owner} is {value!r}; use a text that is not blank")
+    if not isinstance(value, str) or not value.strip() or _UNPRINTABLE.search(value):
+        raise ProblemError(
+            f"{name} of {owner} is {value!r}; use a text that is not blank, of printable characters"
+        )
 
 
 def _check_sequence(

@@ -68,6 +68,8 @@ CHOICE_S = 300.0
 so that the answer does not depend on the load."""
 GROWTH_SHARE = 0.4
 """Share of a budget after which sets are chosen and confirmed."""
+MAX_EXCHANGING = 300
+"""Chosen sets among which jobs are exchanged, those that miss most: pairs may be millions."""
 MOST_IMPROVEMENTS = 4
 """Choices in turn with exchanges at most."""
 LEAST_GAIN = 1e-4
@@ -276,6 +278,8 @@ class _Search:
             for first in range(len(self.row) - gap):
                 self._try((first, first + gap))
         for pair in combinations(range(len(self.row)), 2):
+            if self.ends.is_grown:
+                break
             self._try(pair)
         self._price()
         for size in range(3, min(self.most, MOST_NEIGHBOURS) + 1):
@@ -503,7 +507,8 @@ class _Improvement:
 
     def _pairs(self) -> list[tuple[Ids, Ids]]:
         """Pairs of chosen sets that are still to be tried, the most promising last."""
-        pairs = set(combinations(sorted(self.search.chosen), 2)) - self.exchanged
+        worst = sorted(self.search.chosen, key=self.search.missed)[-MAX_EXCHANGING:]
+        pairs = set(combinations(sorted(worst), 2)) - self.exchanged
         return sorted(pairs, key=lambda pair: (sum(map(self.search.missed, pair)), pair))
 
     def _is_better(self, changed: tuple[Ids, Ids], present: tuple[Ids, Ids]) -> bool:

@@ -19,13 +19,15 @@ def check_apart(jobs: Sequence[Mapping[str, Any]]) -> None:
     """
     others = {job["name"] for job in jobs}
     for index, job in enumerate(jobs):
+        seen: set[str] = set()
         for place, name in enumerate(job.get("apart_from", ())):
             if name not in others or name == job["name"]:
                 raise InputError(
                     f"jobs[{index}].apart_from[{place}] is {name!r}, which is no other job; "
                     f"{hint(name, others - {job['name']})}"
                 )
-            if name in job["apart_from"][:place]:
+            if name in seen:
                 raise InputError(
                     f"jobs[{index}].apart_from[{place}] is {name!r} a second time; leave it out"
                 )
+            seen.add(name)

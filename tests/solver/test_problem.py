@@ -32,7 +32,12 @@ def test_a_bad_duration_is_refused_with_its_path(value):
 
 @pytest.mark.parametrize(
     ("field", "value"),
-    [("memory_bytes", -1), ("slowdown_limit_permille", 999), ("weight", 0), ("id", " ")],
+    [
+        ("memory_bytes", -1),
+        ("slowdown_limit_permille", 999),
+        ("weight", 0),
+        *(("id", name) for name in (" ", "a\nb", "\x1b[31m", "a\u202eb", "\ud83d")),
+    ],
 )
 def test_a_bad_value_of_a_job_is_refused_by_name(field, value):
     with pytest.raises(ProblemError, match=field):
