@@ -8,6 +8,7 @@ import pytest
 
 from solver.arrangements import make_cell
 from solver.errors import ProblemError
+from solver.workloads import Places
 from tests.solver.sharing import COLOCATED, POOL, SPLIT, loop
 
 JOBS = [loop("a", 60, 30), loop("b", 50, 40), loop("c", 40, 50)]
@@ -80,3 +81,20 @@ def test_rollout_groups_have_a_memory_of_their_own():
     assert not make_cell(replace(market, rollout_bytes=800), light).fits()
     assert not make_cell(replace(market, memory_bytes=1700), light).fits()
     assert not make_cell(replace(market, rollout_bytes=None, memory_bytes=1700), light).fits()
+
+
+def test_who_cannot_stay_pays_for_its_move_and_the_cheapest_moves_are_made():
+    """Three jobs on two groups: the price of a set says what it loses at least."""
+    places = {"a": "t0", "b": "t0", "c": "t1"}
+    shares = {"a": 0.1, "b": 0.2, "c": 0.25}
+    jobs = [
+        replace(loop(name), current=Places(train=(place,)), move_share=shares[name])
+        for name, place in places.items()
+    ]
+    assert COLOCATED.price(jobs, 1, 2) == 2
+    assert COLOCATED.price(jobs, 1, 1) == pytest.approx(1.25)
+    assert COLOCATED.price(jobs[1:], 1, 1) == pytest.approx(1.2)
+    new = replace(jobs[0], current=Places())
+    assert COLOCATED.price([new, *jobs[1:]], 1, 1) == pytest.approx(1.2)
+    free = [replace(job, move_share=0.0) for job in jobs]
+    assert COLOCATED.price(free, 1, 1) == 1

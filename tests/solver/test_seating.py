@@ -59,6 +59,16 @@ def test_groups_are_named_so_that_most_jobs_stay():
     assert [seat.train[0] for seat in seats_of(cells, names, gone)] == ["t0"] * 2 + ["t1"] * 3
 
 
+def test_groups_are_named_so_that_the_dearest_move_is_not_made():
+    shares = (0.1, 0.1, 0.5)
+    jobs = [replace(job, move_share=share) for job, share in zip(JOBS, shares, strict=False)]
+    before = [
+        Seat(f"j{index}", (group,), (group,)) for index, group in enumerate(("t0", "t0", "t2"))
+    ]
+    (train,) = {seat.train for seat in seats_of([make_cell(COLOCATED, jobs)], NAMES, before)}
+    assert train == ("t2",)
+
+
 @pytest.mark.parametrize("market", [MARKET, COLOCATED, POOL])
 def test_cells_are_found_again_from_their_seats(market):
     cells = [make_cell(market, JOBS[:2]), make_cell(market, JOBS[2:], num_rollout=2, num_train=2)]
