@@ -318,10 +318,8 @@ def _seats(
     order = sorted(range(len(jobs)), key=lambda i: (-sizes[i] * is_pooled, -loads[i], jobs[i].name))
     pinned = _pinned_places(jobs, role)
     for index in sorted(order, key=lambda i: (not pinned[i], -jobs[i].width(role))):
-        for place in pinned[index]:
-            seat(index, [place])
-        for _ in range(jobs[index].width(role) - len(pinned[index])):
-            seat(index, [p for p in range(count) if index not in here[p]])
+        for place in pinned[index] or jobs[index].width(role) * (None,):
+            seat(index, [p for p in range(count) if index not in here[p] and place in {None, p}])
     narrow = [i for i in reversed(order) if jobs[i].width(role) == 1 and not pinned[i]]
     for num_seats in range(1, market.max_seats if is_pooled else 1):
         for index in narrow:
