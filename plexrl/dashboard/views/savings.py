@@ -1,4 +1,4 @@
-"""The page of savings: group-hours used against what the same work takes with a group per job.
+"""The page of savings: group-hours used, against those of the same work with groups for each job.
 
 How long a job's iteration takes alone is estimated: as measured, without its waits for a group and
 without the swaps that sharing costs. `plexrl run --compare` measures it instead.
@@ -11,9 +11,9 @@ from dataclasses import dataclass
 
 from plexrl.core.status import ClusterStatus, JobStatus
 from plexrl.dashboard.tally import JobTally, Tally
-from solver.saving import Usage, saving, work_done
+from solver.saving import Usage, saving
 
-BASELINE = "each job with a group of its own, given back when it ends"
+BASELINE = "each job with groups of its own, given back when it ends"
 """What the saving is measured against."""
 
 
@@ -23,14 +23,16 @@ class SavingLine:
 
     job: str
     num_iterations: int
+    work_s: float
+    """Seconds they take alone, estimated."""
     dedicated_s: float
-    """Group-seconds its iterations so far take alone, estimated."""
+    """Group-seconds its iterations so far take alone, on as many groups as it is on, estimated."""
     held_s: float
     """Group-seconds under its leases."""
 
     @property
     def idle_share(self) -> float:
-        """Share of its dedicated group that others could use; 0 if it never waits."""
+        """Share of its dedicated groups that others could use; 0 if it never waits."""
         return max(0.0, 1 - self.held_s / self.dedicated_s) if self.dedicated_s > 0 else 0.0
 
 
@@ -65,11 +67,12 @@ def saving_total(status: ClusterStatus, lines: Iterable[SavingLine]) -> SavingTo
     """The whole cluster: reserved while at least one job was active."""
     lines = list(lines)
     reserved_s = len(status.groups) * active_s(status)
-    work_s = work_done([(line.num_iterations, _alone_s(line)) for line in lines])
+    dedicated_s = sum(line.dedicated_s for line in lines)
+    work_s = sum(line.work_s for line in lines)
     saved = None
     if work_s > 0 and reserved_s > 0:
-        saved = saving(Usage(reserved_s, work_s), Usage(work_s, work_s))
-    return SavingTotal(reserved_s, work_s, sum(line.held_s for line in lines), saved)
+        saved = saving(Usage(reserved_s, work_s), Usage(dedicated_s, work_s))
+    return SavingTotal(reserved_s, dedicated_s, sum(line.held_s for line in lines), saved)
 
 
 def active_s(status: ClusterStatus) -> float:
@@ -84,12 +87,10 @@ def active_s(status: ClusterStatus) -> float:
     return total_s
 
 
-def _alone_s(line: SavingLine) -> float:
-    return line.dedicated_s / line.num_iterations if line.num_iterations else 0.0
-
-
 def _line(job: JobStatus, tally: JobTally) -> SavingLine:
     assert job.iteration_s is not None
     num_iterations = min(job.iteration, tally.num_iterations)
-    alone_s = tally.alone_s(job.iteration_s)
-    return SavingLine(job.name, num_iterations, num_iterations * alone_s, tally.held_s)
+    work_s = num_iterations * tally.alone_s(job.iteration_s)
+    # One that rests is on none, and had at least one.
+    num_groups = len(job.group.split("+"))
+    return SavingLine(job.name, num_iterations, work_s, num_groups * work_s, tally.held_s)

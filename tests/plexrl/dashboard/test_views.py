@@ -154,6 +154,16 @@ def test_saving_compares_reserved_time_with_a_group_per_job():
     assert total.saving == pytest.approx(1 - 10.0 / 7.5)
 
 
+def test_a_job_over_several_groups_would_have_as_many_of_its_own():
+    source = MadeUp(num_groups=2, num_jobs=1, num_iterations=5)
+    one = savings.saving_lines(source.status(), read(source).tally)
+    source.jobs = (replace(source.jobs[0], group="group-0+group-1"),)
+    lines = savings.saving_lines(source.status(), read(source).tally)
+    assert [line.dedicated_s for line in lines] == [2 * line.dedicated_s for line in one]
+    total = savings.saving_total(source.status(), lines)
+    assert total.saving == pytest.approx(1 - total.reserved_s / total.dedicated_s)
+
+
 def test_time_without_jobs_is_not_reserved():
     source = MadeUp(num_jobs=2)
     first, second = source.jobs
