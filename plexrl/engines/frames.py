@@ -66,6 +66,16 @@ class Generation:
 
 
 @dataclass(frozen=True, slots=True)
+class Begin:
+    """Parent → child: begin with training on the samples last drawn or scored; no reply.
+
+    As with `Request.ahead`, anything else that is asked for ends it.
+    """
+
+    forward: Forward
+
+
+@dataclass(frozen=True, slots=True)
 class GiveUp:
     """Parent → child: give up what was begun ahead, since others want the group; no reply."""
 

@@ -8,7 +8,10 @@ import time
 from collections.abc import Callable
 
 from dataflow.samples import SampleId
-from plexrl.engines.frames import Cancel, GiveUp, Request, Stop, receive
+from plexrl.engines.frames import Begin, Cancel, GiveUp, Request, Stop, receive
+
+News = Request | Begin | GiveUp
+"""What the engine does something about; anything else is for what it is doing."""
 
 
 class Inbox:
@@ -34,25 +37,25 @@ class Inbox:
         self._pass_on = pass_on
         self._stopped = ""
         self._cancelled = Cancel("", frozenset())
-        self._waiting: Request | GiveUp | None = None
+        self._waiting: News | None = None
         self.on_request: Callable[[], None] = lambda: None
         self.asked_s: float | None = None
 
-    def receive(self) -> Request | GiveUp:
-        """The next request, unless what was begun ahead shall be given up first."""
+    def receive(self) -> News:
+        """The next request, or what to do until it comes."""
         while self._waiting is None:
             frame = receive(self._sock)
-            if isinstance(frame, Request | GiveUp):
+            if isinstance(frame, News):
                 return frame
             self._note(frame)
         found, self._waiting, self.asked_s = self._waiting, None, None
         return found
 
-    def look(self) -> Request | GiveUp | None:
+    def look(self) -> News | None:
         """What has come meanwhile, and what `receive` will give."""
         if self._waiting is None and self._has_news():
             frame = receive(self._sock)
-            if isinstance(frame, Request | GiveUp):
+            if isinstance(frame, News):
                 self._waiting = frame
             else:
                 self._note(frame)

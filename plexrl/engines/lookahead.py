@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from dataflow.samples import Sample, SampleId
 from plexrl.engines.foresight import GivenUpError
 from plexrl.engines.forward import Forward
-from plexrl.engines.frames import BreakName, Generation, GiveUp, Request
+from plexrl.engines.frames import BreakName, Generation, Request
 from plexrl.engines.inbox import Inbox
 from plexrl.engines.protocol import Break, Interrupted
 from plexrl.engines.torch_engine import TorchEngine
@@ -54,7 +54,7 @@ class LookAhead:
     Attributes
     ----------
     samples : sequence of Sample
-        What the last request drew, if it drew samples to their end.
+        What the last request drew to its end, or scored; empty if it did something else.
     drawn_s : float
         Seconds of the last generation that were computed before it was asked for.
     """
@@ -166,9 +166,9 @@ class LookAhead:
     def _may_train(self) -> bool:
         """Whether nothing was asked for but what leads to training."""
         frame = self._inbox.look()
-        if isinstance(frame, GiveUp):
-            return False
-        return frame is None or frame.method in _BEFORE_TRAINING
+        if isinstance(frame, Request):
+            return frame.method in _BEFORE_TRAINING
+        return frame is None
 
 
 def taking(request: Request) -> BreakName | None:

@@ -17,7 +17,7 @@ import sys
 import threading
 import time
 import traceback
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import NoReturn, cast
 
@@ -26,11 +26,11 @@ from dataflow.samples import Sample
 from plexrl.engines.forward import Forward
 from plexrl.engines.frames import (
     ArenaName,
+    Begin,
     BreakName,
     Cancel,
     Drawing,
     Generation,
-    GiveUp,
     Reply,
     Request,
     Stop,
@@ -171,7 +171,8 @@ class Host:
             result = getattr(self.engine, request.method)(*args)
         if self._ahead is not None:
             is_drawn = request.method in _DRAWING and isinstance(result, tuple)
-            self._ahead.samples = cast("tuple[Sample, ...]", result) if is_drawn else ()
+            found = result if is_drawn else request.args[0] if request.method == "logprobs" else ()
+            self._ahead.samples = cast("Sequence[Sample]", found)
         return result
 
     def _pass_on(self, frame: Stop | Cancel) -> None:
@@ -179,9 +180,11 @@ class Host:
             self._peers.tell(frame)
 
     def receive(self) -> Request:
-        """The next request."""
-        while isinstance(frame := self.inbox.receive(), GiveUp):
-            if self._ahead is not None:
+        """The next request; until it comes, what is likely to be asked for may be computed."""
+        while not isinstance(frame := self.inbox.receive(), Request):
+            if isinstance(frame, Begin):
+                self.compute_ahead(frame.forward)
+            elif self._ahead is not None:
                 self._ahead.give_up()
         return frame
 

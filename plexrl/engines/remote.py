@@ -15,7 +15,7 @@ from plexrl.engines.calling import Calls, SharedArena
 from plexrl.engines.child import EngineChild
 from plexrl.engines.folders import check_folder
 from plexrl.engines.forward import Forward
-from plexrl.engines.frames import BreakName, Cancel, Generation, GiveUp, Stop, dumps
+from plexrl.engines.frames import Begin, BreakName, Cancel, Generation, GiveUp, Stop, dumps
 from plexrl.engines.protocol import (
     DrawKey,
     DrawnAhead,
@@ -160,9 +160,9 @@ class EngineProcess(AbstractContextManager["EngineProcess"]):
         """End samples of a generation with the token they are at; from any thread, at once."""
         self._child.tell(dumps(Cancel(name, samples)))
 
-    def give_up(self) -> None:
-        """End what was begun ahead, for others; from any thread, at once."""
-        self._child.tell(dumps(GiveUp()))
+    def tell(self, news: Begin | GiveUp) -> None:
+        """Say what to do until something is asked for; from any thread, at once."""
+        self._child.tell(dumps(news))
 
     def discard(self, name: str) -> None:
         """Give up an interrupted generation."""

@@ -123,11 +123,8 @@ class Functions:
             match call.function, options:
                 case Phase.ROLLOUT | Phase.EVALUATE, GenerateOptions():
                     return self._roll_out(call, version, rest[0], options, lease)
-                case Phase.LOGPROB, LogprobOptions():
-                    engine = self._bring(call, version, lease)
-                    return engine.process.logprobs(rest[0], options)
-                case Phase.LOGPROB, ValueOptions():
-                    return self._bring(call, version, lease).process.values(rest[0])
+                case Phase.LOGPROB, LogprobOptions() | ValueOptions():
+                    return self._score(call, version, rest[0], options, lease)
                 case Phase.TRAIN, TrainOptions():
                     return self._train(call, version, rest, options, lease)
                 case Phase.SYNC, ExportOptions():
@@ -160,7 +157,23 @@ class Functions:
         ahead = Ahead(self._ahead.begun(lease.id, process), self._ahead.training_after(call))
         with self._ahead.going_on(process, ahead.then):
             found, lease.ahead_s = self._rollouts.run(call, process, inputs, options, ahead)
-        self._ahead.note_drawn(found)
+        self._ahead.note_drawn(found, process)
+        return found
+
+    def _score(
+        self,
+        call: LLMCall,
+        version: VersionToken,
+        samples: Sequence[Sample],
+        options: LogprobOptions | ValueOptions,
+        lease: LeaseWork,
+    ) -> object:
+        process = self._bring(call, version, lease).process
+        if isinstance(options, LogprobOptions):
+            found = process.logprobs(samples, options)
+        else:
+            found = process.values(samples)
+        self._ahead.note_scored(call, samples)
         return found
 
     def _bring(self, call: LLMCall, token: VersionToken, lease: LeaseWork) -> ResidentEngine:

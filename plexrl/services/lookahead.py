@@ -1,8 +1,9 @@
 """Lets an engine that nobody waits for begin with what its job is likely to ask for next.
 
-After a rollout that is the forward pass of training on what it drew, as far as that was seen
-before (`plexrl.services.expectations`); after training the next rollout, if the scheduler told of
-it. Both are hints: whatever is asked for gives the same result without them, later.
+After a rollout, or the reference's or critic's look at what it drew, that is the forward pass of
+training on it, as far as that was seen before (`plexrl.services.expectations`); after training the
+next rollout, if the scheduler told of it. Both are hints: whatever is asked for gives the same
+result without them, later.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from dataclasses import dataclass
 from dataflow.calls import GenerateOptions, LLMCall, TrainOptions
 from dataflow.samples import Prompt
 from plexrl.engines.forward import Forward
-from plexrl.engines.frames import Generation
+from plexrl.engines.frames import Begin, Generation, GiveUp
 from plexrl.engines.protocol import DrawKey
 from plexrl.engines.remote import EngineProcess
 from plexrl.services.expectations import Expectations
@@ -55,6 +56,8 @@ class LookAhead:
         self._names = map("ahead#{}".format, itertools.count())
         self._computing: EngineProcess | None = None
         """Engine that computes ahead, or has."""
+        self._drew: EngineProcess | None = None
+        """Engine of the last rollout."""
         self._begun: _Begun | None = None
         self._foretold: dict[str, Foretold] = {}
         """By job."""
@@ -73,7 +76,7 @@ class LookAhead:
         That one hears of no request, and two engines would compute at once.
         """
         if self._computing is not None and self._computing is not process:
-            self._computing.give_up()
+            self._computing.tell(GiveUp())
             self._begun = None
         self._computing = None
 
@@ -99,15 +102,25 @@ class LookAhead:
                 self._computing = process
             elif work is not None:
                 self._begun = None
-                process.give_up()
+                process.tell(GiveUp())
 
     def training_after(self, call: LLMCall) -> Forward | None:
-        """The forward pass of the training that is likely to follow a rollout."""
+        """The forward pass of the training that is likely to follow a function."""
         return None if self._occupancy.is_awaited else self._expectations.after(call)
 
-    def note_drawn(self, samples: object) -> None:
-        """The rollout that runs has drawn these."""
+    def note_drawn(self, samples: object, process: EngineProcess) -> None:
+        """The rollout that runs has drawn these on this engine."""
         self._expectations.note_drawn(samples)
+        self._drew = process
+
+    def note_scored(self, call: LLMCall, samples: object) -> None:
+        """The function that runs has scored these: the engine that drew them may go on."""
+        if not self._expectations.note_scored(samples) or self._drew is None:
+            return
+        forward = self.training_after(call)
+        if forward is not None:
+            self._drew.tell(Begin(forward))
+            self._computing = self._drew
 
     def note_trained(self, call: LLMCall, samples: Sequence[object], options: TrainOptions) -> None:
         """The function that runs trains a model on these samples."""

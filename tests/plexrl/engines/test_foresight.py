@@ -4,8 +4,9 @@ from dataclasses import replace
 
 import pytest
 
-from dataflow.calls import GenerateOptions, TrainOptions
+from dataflow.calls import GenerateOptions, LogprobOptions, TrainOptions
 from plexrl.engines.forward import Forward, first_forward
+from plexrl.engines.frames import Begin, GiveUp
 from plexrl.engines.protocol import DrawKey, Interrupted, ModelSource
 from plexrl.engines.remote import EngineProcess
 from plexrl.engines.torch_engine import TorchEngine
@@ -157,10 +158,27 @@ def test_the_seconds_computed_ahead_are_told_with_the_training(remote):
     batch = remote.batch()
     assert remote.engine.train_and_store(batch, TRAIN, "", arena).ahead_s == 0.0
     draw(remote)
-    remote.engine.give_up()
+    remote.engine.tell(GiveUp())
     assert remote.engine.train_and_store(batch, TRAIN, "", arena).ahead_s == 0.0
     draw(remote)
     assert remote.engine.train_and_store(batch, TRAIN, "", arena).ahead_s > 0.0
+
+
+def test_a_child_that_is_told_to_begin_takes_what_it_drew_or_scored_last(remote):
+    batch, arena = remote.batch(), remote.new_arena()
+    expected = remote.engine.train(batch, TRAIN), remote.stored()
+    for see in (None, remote.engine.logprobs):
+        remote.batch()
+        if see is not None:
+            see(batch.samples, LogprobOptions())
+        remote.engine.tell(Begin(FORWARD))
+        trained = remote.engine.train_and_store(batch, TRAIN, "", arena)
+        assert trained.ahead_s > 0.0
+        assert (trained.metrics, bytes(arena.view)) == expected
+    remote.batch()
+    remote.engine.tell(Begin(FORWARD))
+    remote.engine.tell(GiveUp())
+    assert remote.engine.train_and_store(batch, TRAIN, "", arena).ahead_s == 0.0
 
 
 def test_a_child_foresees_nothing_of_a_rollout_that_yields(remote):

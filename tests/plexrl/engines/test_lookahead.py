@@ -8,6 +8,7 @@ import pytest
 from dataflow.calls import TrainOptions
 from plexrl.engines.forward import first_forward
 from plexrl.engines.frames import (
+    Begin,
     BreakName,
     Cancel,
     Generation,
@@ -169,7 +170,13 @@ def test_samples_that_are_cancelled_meanwhile_end(desk, expected):
 
 
 @pytest.mark.parametrize(
-    ("frame", "is_kept"), [(GiveUp(), False), (Request("memory_bytes", ()), False), (DETACH, True)]
+    ("frame", "is_kept"),
+    [
+        (GiveUp(), False),
+        (Begin(FORWARD), False),
+        (Request("memory_bytes", ()), False),
+        (DETACH, True),
+    ],
 )
 def test_a_forward_pass_of_training_is_given_up_for_whatever_else_comes(rig, desk, frame, is_kept):
     desk.ahead.samples = rig.batch().samples
@@ -232,7 +239,7 @@ def test_a_child_that_gave_up_or_is_asked_for_something_else_draws_anew(remote):
     expected = [remote.engine.generate(PROMPTS, OPTIONS, key) for key in (KEY, other)]
     remote.reset()
     remote.engine.train_and_store(batch, TRAIN, "t", arena, AHEAD)
-    remote.engine.give_up()
+    remote.engine.tell(GiveUp())
     found = drawn(remote)
     assert (found.found, found.ahead_s) == (expected[0], 0.0)
     remote.reset()

@@ -61,6 +61,54 @@ def test_it_is_not_expected_where_something_else_ran_in_between(expectations, be
     assert draw(expectations, drawn) is None
 
 
+LOGPROB = replace(ROLLOUT, model="reference", function=Phase.LOGPROB)
+VALUES = replace(LOGPROB, model="critic")
+
+
+def score(expectations, samples, call=LOGPROB):
+    expectations.begin(call)
+    return expectations.note_scored(samples)
+
+
+def test_what_scores_the_samples_may_come_before_training_on_them(expectations):
+    drawn = [1]
+    draw(expectations, drawn)
+    assert score(expectations, drawn, VALUES)
+    assert score(expectations, drawn)
+    train(expectations, drawn)
+    assert draw(expectations, drawn) is None
+    assert expectations.after(VALUES) is None
+    assert expectations.after(LOGPROB) == first_forward(OPTIONS)
+
+
+def test_training_is_expected_after_one_function_only(expectations):
+    drawn = [1]
+    draw(expectations, drawn)
+    score(expectations, drawn)
+    train(expectations, drawn)
+    draw(expectations, drawn)
+    train(expectations, drawn)
+    assert expectations.after(LOGPROB) is None
+    assert expectations.after(ROLLOUT) == first_forward(OPTIONS)
+
+
+def test_other_samples_that_are_scored_are_something_else(expectations):
+    drawn = [1]
+    draw(expectations, drawn)
+    assert not score(expectations, [1])
+    assert not score(expectations, drawn)
+    train(expectations, drawn)
+    assert expectations.after(LOGPROB) is None
+
+
+def test_the_model_that_scored_them_is_not_the_one_that_drew_them(expectations):
+    drawn = [1]
+    draw(expectations, drawn)
+    score(expectations, drawn, VALUES)
+    train(expectations, drawn, replace(TRAIN, model="critic"))
+    assert expectations.after(VALUES) is None
+
+
 def test_only_the_last_turn_of_an_episode_is_followed_by_training(expectations):
     turns = [replace(ROLLOUT, turn=turn) for turn in range(2)]
     drawn = [[turn] for turn in range(2)]

@@ -9,7 +9,7 @@ from dataflow.calls import GenerateOptions, LLMCall, TrainOptions
 from dataflow.phases import Phase
 from dataflow.samples import Prompt
 from plexrl.engines.forward import first_forward
-from plexrl.engines.frames import Generation
+from plexrl.engines.frames import Begin, Generation, GiveUp
 from plexrl.engines.protocol import DrawKey
 from plexrl.services.lookahead import Foretold, LookAhead
 
@@ -22,10 +22,10 @@ FORETOLD = Foretold("rollout-4", ROLLOUT, PROMPTS)
 
 class Engine:
     def __init__(self):
-        self.num_given_up = 0
+        self.told = []
 
-    def give_up(self):
-        self.num_given_up += 1
+    def tell(self, news):
+        self.told.append(news)
 
 
 class Occupancy:
@@ -59,7 +59,7 @@ def test_a_foretold_rollout_is_begun_after_its_training(ahead, engine):
     ahead.use(engine)
     assert ahead.begun("rollout-4", engine) == work.name
     assert ahead.begun("rollout-4", engine) == ""
-    assert engine.num_given_up == 0
+    assert engine.told == []
 
 
 def test_each_is_begun_under_a_name_of_its_own(ahead, engine):
@@ -92,7 +92,7 @@ def await_group(ahead):
 def test_what_fails_or_is_in_the_way_by_then_is_given_up(ahead, engine, error):
     ahead.foretell(FORETOLD)
     train(ahead, engine, error=error, meanwhile=lambda: error or await_group(ahead))
-    assert engine.num_given_up == 1
+    assert engine.told == [GiveUp()]
     assert ahead.begun("rollout-4", engine) == ""
 
 
@@ -107,7 +107,7 @@ def test_another_engine_that_is_used_ends_it(ahead, engine):
     ahead.foretell(FORETOLD)
     train(ahead, engine)
     ahead.use(Engine())
-    assert engine.num_given_up == 1
+    assert engine.told == [GiveUp()]
     assert ahead.begun("rollout-4", engine) == ""
 
 
@@ -124,9 +124,52 @@ def test_training_is_begun_after_a_rollout_that_it_was_seen_to_follow(ahead, eng
         forwards.append(ahead.training_after(ROLLOUT))
         with ahead.going_on(engine, forwards[-1]):
             pass
-        ahead.note_drawn(samples)
+        ahead.note_drawn(samples, engine)
         ahead.begin(TRAIN)
         ahead.note_trained(TRAIN, samples, TRAIN.options)
     assert forwards == [None, first_forward(TRAIN.options)]
     await_group(ahead)
     assert ahead.training_after(ROLLOUT) is None
+
+
+LOGPROB = replace(ROLLOUT, model="reference", function=Phase.LOGPROB)
+
+
+def score_and_train(ahead, engine, scored=None):
+    """An iteration of a job with a reference, whose engine is another one."""
+    samples = [1]
+    ahead.begin(ROLLOUT)
+    ahead.use(engine)
+    ahead.note_drawn(samples, engine)
+    ahead.begin(LOGPROB)
+    ahead.use(Engine())
+    ahead.note_scored(LOGPROB, samples if scored is None else scored)
+    ahead.begin(TRAIN)
+    ahead.use(engine)
+    ahead.note_trained(TRAIN, samples, TRAIN.options)
+
+
+def test_the_engine_that_drew_samples_goes_on_when_the_reference_has_seen_them(ahead, engine):
+    score_and_train(ahead, engine)
+    assert engine.told == []
+    score_and_train(ahead, engine)
+    assert engine.told == [Begin(first_forward(TRAIN.options))]
+
+
+def test_it_does_not_where_others_were_seen_or_somebody_waits(ahead, engine):
+    score_and_train(ahead, engine)
+    score_and_train(ahead, engine, scored=[2])
+    score_and_train(ahead, engine)
+    await_group(ahead)
+    score_and_train(ahead, engine)
+    assert engine.told == []
+
+
+def test_it_gives_up_for_another_engine(ahead, engine):
+    score_and_train(ahead, engine)
+    ahead.begin(ROLLOUT)
+    ahead.note_drawn(samples := [1], engine)
+    ahead.begin(LOGPROB)
+    ahead.note_scored(LOGPROB, samples)
+    ahead.use(Engine())
+    assert engine.told == [Begin(first_forward(TRAIN.options)), GiveUp()]
