@@ -19,6 +19,17 @@ PEFT_PREFIX = "base_model.model."
 """What `peft` writes before the names of tensors."""
 ADAPTER_CONFIG = "adapter_config.json"
 ADAPTER_WEIGHTS = "adapter_model.safetensors"
+_OTHER_KINDS = (
+    "alpha_pattern",
+    "bias",
+    "fan_in_fan_out",
+    "modules_to_save",
+    "rank_pattern",
+    "use_dora",
+    "use_rslora",
+)
+"""Settings of `peft` that make adapters add something else than ``alpha / rank · B A x``."""
+_NOTHING = (None, False, "none", {}, [])
 
 
 def adapter_shapes(
@@ -83,6 +94,12 @@ def check_adapter_folder(folder: str | Path, lora: LoraSpec) -> bool:
         raise ModelFolderError(
             f"{path} has rank, alpha and targets {found}, the job asks for {wanted}; make them "
             "equal"
+        )
+    others = [name for name in _OTHER_KINDS if config.get(name) not in _NOTHING]
+    if others:
+        raise ModelFolderError(
+            f"{path} has {', '.join(f'{name}={config[name]!r}' for name in others)}: adapters of "
+            "another kind, which would compute something else here; give plain LoRA adapters"
         )
     return True
 

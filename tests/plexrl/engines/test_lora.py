@@ -117,6 +117,12 @@ def test_adapters_of_another_kind_are_refused(rig, tmp_path):
     path.write_text(json.dumps({**config, "r": 16}))
     with pytest.raises(ModelFolderError, match="make them equal"):
         rig.engine.read_folder(str(tmp_path), rig.new_arena().view)
+    for other in ({"use_rslora": True}, {"alpha_pattern": {"q_proj": 1}}, {"bias": "all"}):
+        path.write_text(json.dumps({**config, **other}))
+        with pytest.raises(ModelFolderError, match=f"has {next(iter(other))}=.* another kind"):
+            rig.engine.read_folder(str(tmp_path), rig.new_arena().view)
+    path.write_text(json.dumps({**config, "use_dora": False, "rank_pattern": {}}))
+    rig.engine.read_folder(str(tmp_path), rig.new_arena().view)
 
 
 @pytest.mark.parametrize(
