@@ -19,6 +19,10 @@ class ExactAnswer:
     """Text after which the final answer stands, e.g. the end of a tool's output; where it does
     not occur, or is empty, the whole completion is the answer."""
 
+    def __post_init__(self) -> None:
+        if not isinstance(self.mark, str):
+            raise DataError(f"the mark before an answer is {self.mark!r}; give a text")
+
     def __call__(self, sample: Sample) -> float:
         """Reward of one sample."""
         text = sample.text.rpartition(self.mark)[2] if self.mark else sample.text

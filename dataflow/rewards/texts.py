@@ -48,8 +48,10 @@ class JsonSchemaReward:
 
     def __post_init__(self) -> None:
         library = load_extra("jsonschema", "tasks", "a JSON schema reward")
+        if not isinstance(self.schema, Mapping):
+            raise DataError(f"the JSON schema is {self.schema!r}; give a mapping")
         try:
-            library.Draft202012Validator.check_schema(self.schema)
+            library.Draft202012Validator.check_schema(dict(self.schema))
         except library.SchemaError as error:
             raise DataError(
                 f"{self.schema!r} is no JSON schema ({error.message}); correct it"

@@ -29,7 +29,7 @@ _OTHER_KINDS = (
     "use_rslora",
 )
 """Settings of `peft` that make adapters add something else than ``alpha / rank · B A x``."""
-_NOTHING = (None, False, "none", {}, [])
+_NOTHING: tuple[object, ...] = (None, False, "none", {}, [])
 
 
 def adapter_shapes(

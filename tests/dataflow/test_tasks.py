@@ -191,6 +191,8 @@ def test_a_data_set_is_judged_as_its_user_says(data, reward, values):
         ({"reward": {"regexp": "x"}}, UnknownNameError, "give one of exact, json_schema, regex"),
         ({"reward": {}}, UnknownNameError, "give one of exact, json_schema, regex"),
         ({"reward": {"regex": "("}}, DataError, "no regular expression"),
+        ({"reward": {"exact": 3}}, DataError, "the mark before an answer is 3"),
+        ({"reward": {"json_schema": True}}, DataError, "the JSON schema is True; give a mapping"),
         ({"reward": 3}, UnknownNameError, "reward 3 is int"),
         ({"path": ""}, DataError, "the path of a data set is ''"),
         ({"path": "nowhere.jsonl"}, DataError, r"nowhere\.jsonl: cannot be read"),
