@@ -199,6 +199,8 @@ class Problem:
     """Job → group where it is now; jobs may be missing. None: nothing runs yet."""
     horizon_ticks: int = HORIZON_TICKS
     """How long the plan is expected to be in force: what a move costs counts as a share of it."""
+    is_linked: bool = field(init=False, repr=False, compare=False)
+    """Whether jobs link groups to each other, being on several."""
     _jobs_by_id: Mapping[str, Job] = field(init=False, repr=False, compare=False)
     _groups_by_id: Mapping[str, Group] = field(init=False, repr=False, compare=False)
 
@@ -212,6 +214,7 @@ class Problem:
         _check_unique((job.id for job in jobs), "jobs", "the problem")
         object.__setattr__(self, "groups", groups)
         object.__setattr__(self, "jobs", jobs)
+        object.__setattr__(self, "is_linked", any(job.is_spread for job in jobs))
         object.__setattr__(self, "_groups_by_id", {group.id: group for group in groups})
         object.__setattr__(self, "_jobs_by_id", {job.id: job for job in jobs})
         _check_int(self.horizon_ticks, "horizon_ticks", "the problem", 1, MAX_TICKS, "ticks (1 ms)")
@@ -226,11 +229,6 @@ class Problem:
     def group(self, group_id: str) -> Group:
         """The group of this id; KeyError if there is none."""
         return self._groups_by_id[group_id]
-
-    @property
-    def is_linked(self) -> bool:
-        """Whether jobs link groups to each other, being on several."""
-        return any(job.is_spread for job in self.jobs)
 
     @property
     def has_moves(self) -> bool:

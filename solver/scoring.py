@@ -163,15 +163,19 @@ def fleet_score(cells: Sequence[Cell], scores: Sequence[Sequence[CellScore]]) ->
         attainment=sum(kept) / len(kept),
         worst=max(value / limits[n] for score in flat for n, value in score.slowdowns.items()),
         num_jobs=len(limits),
-        periods_s={
-            name: sum(score.periods_s.get(name, 0.0) for score in flat) / num_seeds
-            for name in limits
-        },
-        slowdowns={
-            name: sum(score.slowdowns.get(name, 0.0) for score in flat) / num_seeds
-            for name in limits
-        },
+        periods_s=_means((score.periods_s for score in flat), limits, num_seeds),
+        slowdowns=_means((score.slowdowns for score in flat), limits, num_seeds),
     )
+
+
+def _means(
+    found: Iterable[Mapping[str, float]], names: Iterable[str], num_seeds: int
+) -> dict[str, float]:
+    total = dict.fromkeys(names, 0.0)
+    for values in found:
+        for name, value in values.items():
+            total[name] += value
+    return {name: value / num_seeds for name, value in total.items()}
 
 
 def tolerances(jobs: Sequence[Workload]) -> list[float]:

@@ -188,6 +188,7 @@ def verify_seats(
 ) -> Verification:
     """Check that everyone is seated once, on groups there are, within their memory and places."""
     by_name = {job.name: job for job in jobs}
+    there = {role: frozenset(groups) for role, groups in names.items()}
     here: dict[tuple[Role, str], list[Workload]] = {}
     found: list[str] = []
     seen: set[str] = set()
@@ -196,7 +197,7 @@ def verify_seats(
             found.append(f"job {seat.job!r} is seated twice, or is none of the file")
             continue
         seen.add(seat.job)
-        found += _misplaced(market, by_name[seat.job], seat, names)
+        found += _misplaced(market, by_name[seat.job], seat, there)
         for role, groups in ((Role.TRAIN, seat.train), (Role.ROLLOUT, seat.rollout)):
             if role is Role.TRAIN or market.arrangement is not Arrangement.COLOCATED:
                 for group in groups:
@@ -207,7 +208,9 @@ def verify_seats(
     return Verification(tuple(found))
 
 
-def _misplaced(market: Market, job: Workload, seat: Seat, names: Names) -> Iterator[str]:
+def _misplaced(
+    market: Market, job: Workload, seat: Seat, names: Mapping[Role, frozenset[str]]
+) -> Iterator[str]:
     is_colocated = market.arrangement is Arrangement.COLOCATED
     if is_colocated and seat.rollout != seat.train:
         yield f"job {seat.job!r} is colocated, but samples elsewhere than it trains"
@@ -221,7 +224,7 @@ def _misplaced(market: Market, job: Workload, seat: Seat, names: Names) -> Itera
                 f"job {seat.job!r} has the {role} groups {list(groups)}; it needs {wanted} "
                 "different ones"
             )
-        for group in set(groups) - set(names[role]):
+        for group in sorted(set(groups) - names[role]):
             yield f"job {seat.job!r} is on {group!r}, which is no group for {role}"
         pins = job.pinned.of(role)
         if pins and set(pins) != set(groups):

@@ -47,6 +47,10 @@ def scored(
 @lru_cache(maxsize=_CACHED_SCORES)
 def _scored(cell: Cell, seed: int, cycles: int) -> CellScore:
     """Plans that are compared have most of their cells in common."""
+    if len(cell.jobs) == 1:
+        # Alone it takes as long as alone, whatever is drawn.
+        (job,) = cell.jobs
+        return CellScore(cell.price, {job.name: 1.0}, {job.name: job.mean_s}, {job.name: True})
     return score_cell(cell, shortest_first, seed, cycles=cycles)
 
 

@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import pytest
 
+import solver
 from solver.errors import ProblemError
 from solver.problem import MAX_TICKS, Group, Job, Op, Problem
 from tests.solver.instances import job, one_group, three_loops
@@ -116,3 +117,16 @@ def test_without_limits_only_the_limits_change():
     relaxed = problem.without_limits()
     assert [j.ops for j in relaxed.jobs] == [j.ops for j in problem.jobs]
     assert all(j.slowdown_limit_permille == 1_000_000 for j in relaxed.jobs)
+
+
+def test_what_holds_for_a_whole_problem_is_found_once(monkeypatch):
+    """Planning asks for it for each group: with thousands of both that would take minutes."""
+    asked = []
+    spread = Job.is_spread.fget
+    monkeypatch.setattr(Job, "is_spread", property(lambda j: asked.append(j.id) or spread(j)))
+    groups = tuple(Group(f"g{index}", 100) for index in range(20))
+    jobs = tuple(job(f"j{index}", (50, 0, 0), memory=100) for index in range(20))
+    problem = Problem(groups, jobs)
+    assert len(asked) == 20
+    assert len(solver.greedy(problem).timelines) == 20
+    assert len(asked) <= 100
