@@ -67,10 +67,9 @@ def bars(problem: Problem, plan: Plan) -> tuple[Bar, ...]:
 
 def loads(problem: Problem, plan: Plan) -> tuple[Load, ...]:
     """How full each group is."""
-    every = bars(problem, plan)
     found = []
     for timeline in plan.timelines:
-        here = [bar for bar in every if bar.group == timeline.group]
+        here = tuple(_timeline_bars(problem, timeline))
         busy = sum(_length(bar) for bar in here if not bar.is_switch)
         switches = sum(_length(bar) for bar in here if bar.is_switch)
         jobs = tuple(dict.fromkeys(timing.job for timing in timeline.timings))

@@ -16,14 +16,18 @@ from plexrl.dashboard.plancycles import Alternative, PlannedSpan
 from plexrl.dashboard.planreport import JobRow, PlanReport
 from plexrl.spelling import as_counted, counted
 from solver.arrangements import Arrangement, Cell
+from solver.errors import ProblemError
 from solver.policies import shortest_first
 from solver.scoring import horizon_s
 from solver.seating import Seat, groups_of
 from solver.simulate import simulate
+from solver.trace import LeaseRecord
 from solver.workloads import Role
 
 SHOWN_CYCLES = 3
 """Iterations of the slowest job of a cell that are drawn."""
+LONGER = (1, 4, 16)
+"""Times as many iterations where some job ends none in that time."""
 MEASURED_CYCLES = 12
 """Iterations of it that gaps are measured over."""
 
@@ -115,10 +119,6 @@ def _leases(
     fleet: Fleet, cell: Cell, seated: Mapping[str, Seat], cycles: int
 ) -> Iterator[PlannedSpan]:
     drawn = _with_private(cell)
-    until_s = horizon_s(drawn, cycles)
-    plan, rule = shortest_first(drawn)
-    (seed, *_) = SCORING_SEEDS
-    done = simulate(drawn.compile(seed, until_s), plan, rule, seed=seed, until_s=until_s)
     names: dict[str, tuple[str, str]] = {}
     for job, rollout, train in zip(
         drawn.jobs, drawn.rollout_groups, drawn.train_groups, strict=True
@@ -129,12 +129,26 @@ def _leases(
             owner = f" of {job.name}" if _is_private(fleet, pool) else ""
             lanes = zip(groups, here, strict=True)
             names |= {group: (f"{name}{owner}", pool) for group, name in lanes}
-    for lease in done.records:
+    for lease in _simulated(drawn, cycles):
         group, pool = names[lease.group]
         whose, op, began_s = lease.job, lease.op, lease.started_s + lease.swap_s
         if lease.swap_s:
             yield PlannedSpan(group, whose, op, lease.started_s, began_s, is_switch=True, pool=pool)
         yield PlannedSpan(group, whose, op, began_s, lease.ended_s, is_switch=False, pool=pool)
+
+
+def _simulated(cell: Cell, cycles: int) -> Sequence[LeaseRecord]:
+    """Leases until every job has passed an iteration at least: of a few ticks some take longer."""
+    plan, rule = shortest_first(cell)
+    (seed, *_) = SCORING_SEEDS
+    for longer in LONGER:
+        until_s = horizon_s(cell, cycles * longer)
+        try:
+            done = simulate(cell.compile(seed, until_s), plan, rule, seed=seed, until_s=until_s)
+        except ProblemError:
+            continue
+        return done.records
+    return ()
 
 
 def _with_private(cell: Cell) -> Cell:

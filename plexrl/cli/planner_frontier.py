@@ -63,6 +63,8 @@ def dedicated_ticks(problem: solver.Problem, plan: solver.Plan) -> int:
     One over several groups would have as many for itself.
     """
     passes = {job: count for entry in plan.timelines for job, count in entry.passes.items()}
+    # Groups are mostly alike, and there may be thousands of them and of jobs.
+    kinds = {(group.pool, group.memory_bytes, group.price) for group in problem.groups}
     total = 0
     for job in problem.jobs:
         if job.is_spread:
@@ -70,13 +72,13 @@ def dedicated_ticks(problem: solver.Problem, plan: solver.Plan) -> int:
             total += price * passes[job.id] * job.alone_ticks
             continue
         prices = [
-            group.price
-            for group in problem.groups
-            if job.pool in {None, group.pool}
-            and job.pinned_group in {None, group.id}
-            and job.memory_bytes <= group.memory_bytes
+            price
+            for pool, memory_bytes, price in kinds
+            if job.pool in {None, pool} and job.memory_bytes <= memory_bytes
         ]
-        total += min(prices, default=0) * passes[job.id] * job.alone_ticks
+        if job.pinned_group is not None:
+            prices = [problem.group(job.pinned_group).price]
+        total += min(prices) * passes[job.id] * job.alone_ticks
     return total
 
 

@@ -11,9 +11,13 @@ from typer.testing import CliRunner
 
 from plexrl.cli.fleetfile import Fleet
 from plexrl.cli.main import app
+from plexrl.cli.planner_fleet import FleetPlan
+from plexrl.cli.planner_fleet_scores import scored
+from plexrl.cli.planner_fleet_views import report_of_fleet
 from plexrl.cli.problemfile import read_problem
 from plexrl.errors import InputError
 from solver.arrangements import Arrangement
+from solver.seating import Seat, cells_of
 from solver.workloads import Role
 
 JOB = {
@@ -390,3 +394,17 @@ def test_a_file_that_is_no_plan_is_told_by_its_place(tmp_path, data, words):
         done = run(name, write(tmp_path), *options, plan)
         assert done.exit_code == 2
         assert words in done.output
+
+
+def test_loops_of_a_few_ticks_are_drawn_too(tmp_path):
+    """Three iterations of them are too short a time for all jobs to end one."""
+    jobs = deepcopy(DATA["jobs"])
+    for job in jobs:
+        for op in job["ops"]:
+            op.update(duration_s=0.001, wait_s=0, switch_s=0.001)
+    fleet = read_problem(write(tmp_path, jobs=jobs, private_pool="h20"))
+    here = tuple(Seat(f"j{i}", (f"roll-{i}",), ("train-0",)) for i in range(5))
+    cells = cells_of(fleet.market, fleet.jobs, here)
+    plan = FleetPlan(cells, here, scored(cells, 5), 0.5)
+    page = report_of_fleet(fleet, plan)
+    assert {span.job for span in page.spans} == {f"j{i}" for i in range(5)}
