@@ -54,6 +54,10 @@ def test_a_reference_is_a_frozen_model_of_the_job(cluster, small_job):
     kl = [row["kl"] for row in run.metrics()]
     assert kl[0] == 0
     assert kl[-1] > 0
+    # What follows the reference is begun before it is asked for, once it was seen.
+    leases = [lease for lease in cluster.trace().leases if lease.job == run.name]
+    begun = [lease.ahead_s > 0 for lease in leases if lease.op == "actor.train.0"]
+    assert begun == [False, True, True]
 
 
 def test_dynamic_sampling_replaces_prompts_that_teach_nothing(cluster, small_job):
