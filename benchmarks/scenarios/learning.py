@@ -1,20 +1,20 @@
 """Do the algorithms learn, and how fast, beside TRL and beside a loop without any framework.
 
 The tiny letter task, several seeds an algorithm; jobs of one algorithm share a group. What is
-compared takes turns, one round an algorithm, and ratios are medians over the rounds, so that a
-machine that gets slower does so for all. The plain loop is one process, one thread, the same
-forwards and nothing else; what its matrix products alone would allow is
-`matmul_limit_samples_per_s`. TRL runs by the interpreter that the environment variable
-``PLEXRL_PEERS_PYTHON`` names, or by this one if it has TRL; where there is none its figures are
-absent.
+compared takes turns, a few seconds each, in one order and then in the other, and ratios are medians
+over these rounds: a machine that gets slower, for a minute or for good, does so for all. The plain
+loop is one process, one thread, the same forwards and nothing else; what its matrix products alone
+would allow is `matmul_limit_samples_per_s`. TRL, which takes longer to start, takes turns with the
+algorithms. It runs by the interpreter that the environment variable ``PLEXRL_PEERS_PYTHON`` names,
+or by this one if it has TRL; where there is none its figures are absent.
 """
 
 from __future__ import annotations
 
 import statistics
 import tempfile
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -43,6 +43,9 @@ ALGORITHMS: dict[str, str | None] = {
 SAMPLES = 128
 """Samples per iteration: 16 prompts of 8."""
 WARM_ITERATIONS = 2
+TURN_ITERATIONS = 14
+"""Iterations of one turn of a comparison."""
+NUM_TENANTS = 3
 CURVE_STEP = 10
 """Iterations a point of a reward curve is the mean of."""
 TIMEOUT_S = 1800.0
@@ -56,11 +59,15 @@ class Rounds:
     alone: list[float] = field(default_factory=list)
     together: list[float] = field(default_factory=list)
     plain_loop: list[float] = field(default_factory=list)
-    trl: list[float] = field(default_factory=list)
 
-    def over(self, ours: Sequence[float], peer: Sequence[float]) -> float:
-        """Median over the rounds of ours ÷ the peer's, both measured within a minute."""
-        return statistics.median(a / b for a, b in zip(ours, peer, strict=False))
+
+@dataclass(slots=True)
+class TRLRounds:
+    """Samples per second of a job alone and of TRL, one value a round, and TRL's rewards."""
+
+    alone: list[float] = field(default_factory=list)
+    trl: list[float] = field(default_factory=list)
+    curves: list[list[float]] = field(default_factory=list)
 
 
 def run(quick: bool, progress: Progress) -> BenchmarkResult:
@@ -71,50 +78,70 @@ def run(quick: bool, progress: Progress) -> BenchmarkResult:
     base = plexrl.tiny_base("letters", seed=0)
     figures: dict[str, float] = {}
     peers: dict[str, float] = {}
-    rounds = Rounds()
-    trl_curves: list[list[float]] = []
+    trl = TRLRounds()
     with (
         tempfile.TemporaryDirectory() as store,
         plexrl.LocalCluster(groups=1, store=store) as cluster,
     ):
         bench = Bench(cluster, base, iterations)
         for index, name in enumerate(algorithms):
-            progress(f"round {index + 1} of {len(algorithms)}: alone, {name} by three, peers")
-            alone = bench.start("alone", None, index)
-            alone.result(TIMEOUT_S)
-            rounds.alone.append(_samples_per_s([alone]))
+            progress(f"algorithm {index + 1} of {len(algorithms)}: {name} by {len(seeds)} seeds")
             runs = [bench.start(name, ALGORITHMS[name], seed) for seed in seeds]
             for one in runs:
                 one.result(TIMEOUT_S)
-            rounds.together.append(_samples_per_s(runs))
-            rounds.plain_loop.append(_plain_samples_per_s(base, iterations))
             figures |= _curves(name, [_rewards(one) for one in runs])
             if name == RECIPE:
                 accuracies = [_accuracy(r, Path(store) / f"{r.name}-model") for r in runs]
                 figures["greedy_accuracy_min"] = min(accuracies)
-            if (found := _trl(base, iterations, index) if index < len(seeds) else None) is not None:
-                rounds.trl.append(found["samples_per_s"])
-                trl_curves.append(found["rewards"])
+            if index < len(seeds):
+                _turn_of_trl(bench, index, trl)
+        figures |= _take_turns(bench, 2 if quick else 12, progress, peers)
     progress("limit of the machine")
     peers["matmul_limit_samples_per_s"] = matmul_limit_samples_per_s(base)
-    if trl_curves:
-        peers |= _curves("trl", trl_curves)
-    figures |= _speeds(rounds, peers)
+    if trl.trl:
+        peers |= _curves("trl", trl.curves)
+        peers["trl_samples_per_s"] = statistics.median(trl.trl)
+        figures |= _over("samples_per_s_over_trl", trl.alone, trl.trl)
     return BenchmarkResult("learning", figures, peers, SEEDS[0])
 
 
-def _speeds(rounds: Rounds, peers: dict[str, float]) -> dict[str, float]:
-    """Medians over the rounds; those of peers go to `peers`."""
+def _turn_of_trl(bench: Bench, seed: int, rounds: TRLRounds) -> None:
+    """One run of TRL, where an interpreter has it, and of ours."""
+    found = _trl(bench.base, bench.iterations, seed)
+    if found is not None:
+        rounds.trl.append(found["samples_per_s"])
+        rounds.curves.append(found["rewards"])
+        rounds.alone.append(bench.rate("beside-trl", [seed]))
+
+
+def _take_turns(
+    bench: Bench, num_rounds: int, progress: Progress, peers: dict[str, float]
+) -> dict[str, float]:
+    """Plain loop, one job alone and several that share the group; rates of peers go to `peers`."""
+    bench = replace(bench, iterations=TURN_ITERATIONS)
+    rounds = Rounds()
+    turns: list[Callable[[int], None]] = [
+        lambda _: rounds.plain_loop.append(_plain_samples_per_s(bench.base, bench.iterations)),
+        lambda index: rounds.alone.append(bench.rate(f"alone-{index}", [0])),
+        lambda index: rounds.together.append(bench.rate(f"tenants-{index}", range(NUM_TENANTS))),
+    ]
+    for index in range(num_rounds):
+        progress(f"round {index + 1} of {num_rounds}: plain loop, alone, {NUM_TENANTS} at once")
+        for turn in turns[:: -1 if index % 2 else 1]:
+            turn(index)
     peers["plain_loop_samples_per_s"] = statistics.median(rounds.plain_loop)
-    figures = {
+    return {
         "samples_per_s": statistics.median(rounds.alone),
-        "tenants_samples_per_s_over_alone": rounds.over(rounds.together, rounds.alone),
-        "samples_per_s_over_plain_loop": rounds.over(rounds.alone, rounds.plain_loop),
+        **_over("tenants_samples_per_s_over_alone", rounds.together, rounds.alone),
+        **_over("samples_per_s_over_plain_loop", rounds.alone, rounds.plain_loop),
     }
-    if rounds.trl:
-        peers["trl_samples_per_s"] = statistics.median(rounds.trl)
-        figures["samples_per_s_over_trl"] = rounds.over(rounds.alone, rounds.trl)
-    return figures
+
+
+def _over(name: str, ours: Sequence[float], peer: Sequence[float]) -> dict[str, float]:
+    """Median over the rounds of ours ÷ the peer's, and the quarters around it."""
+    ratios = [a / b for a, b in zip(ours, peer, strict=True)]
+    lower, median, upper = statistics.quantiles(ratios, n=4, method="inclusive")
+    return {name: median, f"{name}_lower_quarter": lower, f"{name}_upper_quarter": upper}
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,6 +157,13 @@ class Bench:
         return self.cluster.submit(
             _job(self.base, f"{kind}-{seed}", algorithm, seed, self.iterations)
         )
+
+    def rate(self, kind: str, seeds: Sequence[int]) -> float:
+        """Samples per second of jobs of the first recipe at once, of their warm iterations."""
+        runs = [self.start(kind, None, seed) for seed in seeds]
+        for one in runs:
+            one.result(TIMEOUT_S)
+        return _samples_per_s(runs)
 
 
 def _plain_samples_per_s(base: str, iterations: int) -> float:

@@ -97,7 +97,7 @@ class PeerDesk:
 
     async def hold(self, holder: str, lead: str) -> None:
         """Run nothing while a gang runs at its lead."""
-        await asyncio.to_thread(self._service.occupancy.hold, holder)
+        await asyncio.to_thread(self._service.hold, holder)
         self._watches[holder] = asyncio.create_task(self._watch(holder, lead))
 
     async def let_go(self, holder: str) -> None:

@@ -80,6 +80,12 @@ class LookAhead:
             self._begun = None
         self._computing = None
 
+    def rest(self) -> None:
+        """The group is had for what runs elsewhere: no engine computes ahead."""
+        if self._computing is not None:
+            self._computing.tell(GiveUp())
+        self._computing = self._begun = None
+
     def begun(self, function_id: str, process: EngineProcess) -> str:
         """Name of what the engine was told to draw ahead of this function; empty if nothing."""
         begun, self._begun = self._begun, None

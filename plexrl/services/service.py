@@ -199,6 +199,17 @@ class GroupService:
         self.guests.host(hosted)
         self.rollouts.note_cancelled(hosted.job, hosted.cancelled)
 
+    def hold(self, holder: str) -> None:
+        """Run nothing, and compute nothing ahead, until the group is let go of.
+
+        Raises
+        ------
+        LeaseError
+            What runs here did not end in time.
+        """
+        self.occupancy.hold(holder)
+        self.ahead.rest()
+
     def leave(self, job: str) -> None:
         """A job shall be let go of, unless it is hosted again before."""
         self._leaving.add(job)
