@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import struct
 import sys
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator, Hashable, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from enum import StrEnum
@@ -17,44 +17,79 @@ from dataflow.idle_processes import IdleProcesses
 from dataflow.processes import AnsweringProcess, ProcessLimits, Silence, ask_all
 
 _SERVER = r"""
-import json, os, pickle, resource, select, struct, sys, threading
+import contextlib, json, os, pickle, resource, select, signal, struct, sys, threading, warnings
 memory = int(sys.argv[1])
 resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
 sys.path[:0] = json.loads(sys.argv[2])
-source, out = sys.stdin.buffer, os.fdopen(os.dup(1), "wb", buffering=0)
+out = os.fdopen(os.dup(1), "wb", buffering=0)
 os.dup2(2, 1)
 def leave_with_parent():
     gone = select.poll()
     gone.register(0, 0)
     gone.poll()
     os._exit(0)
-threading.Thread(target=leave_with_parent, daemon=True).start()
+def watch():
+    threading.Thread(target=leave_with_parent, daemon=True).start()
+def exactly(size):
+    # Not a byte further: what follows may be for another process.
+    found = bytearray()
+    while len(found) < size:
+        more = os.read(0, size - len(found))
+        if not more:
+            os._exit(0)
+        found += more
+    return bytes(found)
 def read():
-    head = source.read(8)
-    return pickle.loads(source.read(struct.unpack("<Q", head)[0])) if len(head) == 8 else None
+    return pickle.loads(exactly(struct.unpack("<Q", exactly(8))[0]))
 def number(value):
     if isinstance(value, (str, bytes)):
         raise TypeError("it gave %.100r, which is no number" % (value,))
     return float(value)
 convert = {"number": number, "text": str}[sys.argv[3]]
+def serve(request):
+    me = os.getpid()
+    while request is not None:
+        try:
+            answer = {"value": convert(function(*request))}
+        except MemoryError:
+            answer = {"at_limit": "MemoryError: it took more than %d bytes" % memory}
+        except BaseException as error:
+            answer = {"raised": (type(error).__name__ + ": " + str(error))[:1000]}
+        if os.getpid() != me:
+            # A fork of the function that came back answers nobody.
+            os._exit(0)
+        out.write(json.dumps(answer).encode() + b"\n")
+        request = read()
+    os._exit(0)
+def can_fork():
+    # Threads that a library started would be missing in the fork, and waited for.
+    tasks = "/proc/self/task"
+    return os.path.isdir(tasks) and len(os.listdir(tasks)) == 2
+def end_like(status):
+    if status > 0:
+        os._exit(status)
+    if status < 0:
+        with contextlib.suppress(OSError):
+            signal.signal(-status, signal.SIG_DFL)
+        os.kill(os.getpid(), -status)
+watch()
 function, me = read(), os.getpid()
 resource.setrlimit(resource.RLIMIT_AS, (memory, memory))
+warnings.simplefilter("ignore", DeprecationWarning)
 out.write(b'{"ready": true}\n')
-while (request := read()) is not None:
-    try:
-        answer = {"value": convert(function(*request))}
-    except MemoryError:
-        answer = {"at_limit": "MemoryError: it took more than %d bytes" % memory}
-    except BaseException as error:
-        answer = {"raised": (type(error).__name__ + ": " + str(error))[:1000]}
-    if os.getpid() != me:
-        # A fork of the function that came back answers nobody.
-        os._exit(0)
-    out.write(json.dumps(answer).encode() + b"\n")
+while True:
+    request = read()
+    child = os.fork() if can_fork() else 0
+    if child:
+        end_like(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+    else:
+        if os.getpid() != me:
+            watch()
+        serve(request)
 """
+"""Loads a function and has a fork of itself call it for each caller, until that lets go (None):
+every caller finds the function as it was loaded, whatever others called it with."""
 
-
-_AT_LIMIT = b'{"at_limit"'
 _IDLE = IdleProcesses()
 
 
@@ -97,8 +132,8 @@ def call_each(
     """Outcomes of calls, in their order; as many processes as calls kill, plus one.
 
     What the function imports is imported once: its process waits a minute for the next who calls
-    the same function. A call that fails there is repeated in a new process, so that what it comes
-    to does not depend on those before.
+    the same function, with the same limits. The calls of each find it as it was loaded, so that
+    what they come to does not depend on those before.
 
     Parameters
     ----------
@@ -121,8 +156,7 @@ def call_each(
     answers = ask_all(
         lambda: _IDLE.take(key) or _start(payload, limits, kind),
         [_frame(request) for request in requests],
-        keep=partial(_IDLE.give, key),
-        is_failure=lambda line: line.startswith(_AT_LIMIT),
+        keep=partial(_keep, key),
     )
     with closing(answers):
         yield from map(_outcome, answers)
@@ -148,6 +182,14 @@ def _outcome(line: bytes | Silence) -> Outcome:
 def _start(function: bytes, limits: ProcessLimits, kind: Kind) -> AnsweringProcess:
     arguments = [str(limits.memory_bytes), json.dumps(sys.path), str(kind)]
     return AnsweringProcess([sys.executable, "-c", _SERVER, *arguments], limits, greeting=function)
+
+
+def _keep(key: Hashable, process: AnsweringProcess) -> None:
+    """Keep a process for the next who calls the same function."""
+    if process.tell(_frame(None)):
+        _IDLE.give(key, process)
+    else:
+        process.close()
 
 
 def _frame(value: object) -> bytes:

@@ -84,11 +84,6 @@ class AnsweringProcess:
     env
         Its environment variables; None: this process's own.
 
-    Attributes
-    ----------
-    is_used : bool
-        Whether it has served somebody before.
-
     Raises
     ------
     NotReadyError
@@ -106,7 +101,6 @@ class AnsweringProcess:
         self._limits = limits
         self._buffer = b""
         self._is_closed = False
-        self.is_used = False
         try:
             self._child = subprocess.Popen(
                 command,
@@ -143,6 +137,12 @@ class AnsweringProcess:
     def ask(self, request: bytes) -> bytes | Silence:
         """The line it answers with; after a `Silence` the process is dead."""
         return self._exchange(request, self._limits.wall_s)
+
+    def tell(self, request: bytes) -> bool:
+        """Send what is not answered; whether it was taken in time."""
+        with suppress(BrokenPipeError):
+            return self._write(request, time.monotonic() + self._limits.wall_s)
+        return False
 
     def close(self) -> None:
         """Kill the process, and what it started in its group, and wait for it."""
@@ -221,22 +221,16 @@ def kill_group(child: subprocess.Popen[bytes]) -> None:
     child.wait()
 
 
-def _never(_line: bytes) -> bool:
-    return False
-
-
 def ask_all(
     start: Callable[[], AnsweringProcess],
     requests: Sequence[bytes],
     *,
     keep: Callable[[AnsweringProcess], None] | None = None,
-    is_failure: Callable[[bytes], bool] = _never,
 ) -> Generator[bytes | Silence]:
     """Answers in the order of the requests; as many processes as requests kill, plus one.
 
     A process that dies is replaced once, and its request repeated: somebody else may have killed
-    it, and what a job learns must not depend on that. A second death is the request's own. Where a
-    process that had served others before fails, a new one is asked.
+    it, and what a job learns must not depend on that. A second death is the request's own.
 
     Parameters
     ----------
@@ -245,10 +239,7 @@ def ask_all(
     requests
         Bytes that the process is sent.
     keep
-        Is handed the process once it has answered all without a failure, to serve others; None:
-        it is ended.
-    is_failure
-        Whether an answer says that a limit was met.
+        Is handed the process that answered the last request, to serve others; None: it is ended.
 
     Raises
     ------
@@ -267,12 +258,8 @@ def ask_all(
         num_false_starts = 0
         with ExitStack() as ending:
             ending.callback(process.close)
-            has_failed = False
             while process.is_alive and position < len(requests):
                 answer = process.ask(requests[position])
-                has_failed |= isinstance(answer, Silence) or is_failure(answer)
-                if has_failed and process.is_used:
-                    break
                 is_death = isinstance(answer, Silence) and not answer.is_at_limit
                 num_deaths = num_deaths + 1 if is_death else 0
                 if num_deaths == 1:
@@ -280,7 +267,6 @@ def ask_all(
                 num_deaths = 0
                 position += 1
                 yield answer
-            if keep is not None and position == len(requests) and not has_failed:
+            if keep is not None and position == len(requests) and process.is_alive:
                 ending.pop_all()
-                process.is_used = True
                 keep(process)

@@ -1,10 +1,12 @@
 """Functions in processes of their own: imported once, and never the worse for earlier calls."""
 
 import os
+import signal
 import subprocess
 import sys
+import threading
 import time
-from dataclasses import replace
+from functools import partial
 
 import pytest
 
@@ -27,6 +29,11 @@ def idle(monkeypatch):
 
 
 def whoami(_call):
+    """The process that loaded the function; a fork of it answers."""
+    return os.getppid()
+
+
+def answerer(_call):
     return os.getpid()
 
 
@@ -52,7 +59,7 @@ def test_what_is_not_called_to_its_end_leaves_no_process(idle):
 
 def test_a_process_that_somebody_killed_meanwhile_is_replaced():
     (first,) = called(whoami, 1)
-    os.kill(int(first.value), 9)
+    os.kill(int(first.value), signal.SIGKILL)
     (second,) = called(whoami, 1)
     assert (second.end, second.value != first.value) == (CallEnd.ANSWERED, True)
 
@@ -73,14 +80,60 @@ def weary(call):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("call", ["eat", "die", "hang"])
-def test_a_failure_that_calls_before_may_have_caused_is_tried_again(call):
+@pytest.mark.parametrize(
+    ("call", "third"),
+    [
+        ("eat", CallEnd.AT_LIMIT),
+        ("hang", CallEnd.TIMED_OUT),
+        # Somebody else may have killed it, so it is asked again, of a new process.
+        ("die", CallEnd.ANSWERED),
+    ],
+)
+def test_what_calls_come_to_does_not_depend_on_what_others_called(call, third):
     limits = ProcessLimits(wall_s=1.0, memory_bytes=4 << 30)
-    assert [o.value for o in called(weary, call, call, limits=limits)] == [1, 2]
-    # Of a process that served nobody before it is the call's own; only a death is tried again.
-    assert [o.value for o in called(weary, call, limits=limits)] == [1]
-    new = called(weary, call, call, call, limits=replace(limits, wall_s=1.1))
-    assert (new[2].end is CallEnd.ANSWERED) == (call == "die")
+    for _ in range(2):
+        found = called(weary, call, call, call, limits=limits)
+        assert [outcome.value for outcome in found[:2]] == [1, 2]
+        assert found[2].end is third
+
+
+def test_each_caller_has_a_process_of_its_own():
+    (first,), (second,) = called(answerer, 1), called(answerer, 2)
+    assert first.value != second.value
+
+
+def test_a_function_that_started_threads_is_loaded_anew_for_each_caller():
+    function = Threaded()
+    (first,), (second,) = called(function, 1), called(function, 2)
+    assert first.value != second.value
+
+
+class Threaded:
+    """Starts a thread when it is loaded."""
+
+    def __init__(self):
+        threading.Thread(target=threading.Event().wait, daemon=True).start()
+
+    def __reduce__(self):
+        return Threaded, ()
+
+    def __call__(self, _call):
+        return os.getpid()
+
+
+@pytest.mark.parametrize("ending", [signal.SIGKILL, signal.SIGTERM, 3])
+def test_how_a_process_ended_is_told(ending):
+    (outcome,) = called(partial(end, ending), 1)
+    status = -ending if isinstance(ending, signal.Signals) else ending
+    assert outcome.end is CallEnd.AT_LIMIT
+    assert outcome.reason == f"the process died with exit status {int(status)}"
+
+
+def end(how, _call):
+    if isinstance(how, signal.Signals):
+        os.kill(os.getpid(), how)
+        time.sleep(60)
+    os._exit(how)
 
 
 def test_a_function_that_cannot_be_loaded_is_told():
