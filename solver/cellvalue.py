@@ -11,7 +11,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
 from solver.arrangements import Arrangement, Cell, Market, has_room, least_groups, make_cell
-from solver.dispatch.rules import FirstReady, ShortestFirst
+from solver.dispatch.rules import FirstReady
+from solver.dispatch.shortest import ShortestFirst
 from solver.dispatch.views import Rule
 from solver.errors import ProblemError
 from solver.queueing import Turn, queue_ends
@@ -233,11 +234,15 @@ def _ends(
     lags = tolerances(cell.jobs)
     if not any(len(op.groups) > 1 and not op.is_any for job in compiled for op in job.ops):
         return queue_ends(
-            compiled, until_s, turn=effort.turn, is_kept=effort.is_kept, tolerances=lags
+            compiled,
+            until_s,
+            turn=effort.turn,
+            is_kept=effort.is_kept,
+            tolerances=list(lags.values()),
         )
     rule: Rule = FirstReady()
     if effort.turn is not Turn.FIRST_READY:
-        rule = ShortestFirst(dict(zip((job.name for job in cell.jobs), lags, strict=True)))
+        rule = ShortestFirst(lags)
     try:
         done = simulate(compiled, None, rule, seed=seed, until_s=until_s)
     except ProblemError:

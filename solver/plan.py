@@ -11,6 +11,8 @@ from solver.errors import PlanError
 
 FORMAT = 1
 """Version of the JSON form."""
+PLAN_ORDER = "plan_order"
+"""Name, in files, of the rule that serves a plan's orders: `PlanOrderWithBackfill`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,6 +110,7 @@ class Plan:
         return {
             "format": FORMAT,
             "placement": dict(self.placement),
+            "rule": {"name": PLAN_ORDER},
             "timelines": [_timeline_to_json(timeline) for timeline in self.timelines],
             "slowdowns_permille": dict(self.slowdowns_permille),
             "objective_ticks": self.objective_ticks,
@@ -130,6 +133,12 @@ class Plan:
         if not isinstance(data, Mapping) or data.get("format") != FORMAT:
             found = data.get("format") if isinstance(data, Mapping) else data
             raise PlanError(f"format of the plan is {found!r}; this version reads format {FORMAT}")
+        rule = data.get("rule", {"name": PLAN_ORDER})
+        if not isinstance(rule, Mapping) or rule.get("name") != PLAN_ORDER:
+            raise PlanError(
+                f"rule of the plan is {rule!r}; a plan with timelines is served by {PLAN_ORDER!r}: "
+                "leave it out"
+            )
         return cls(
             placement=_texts(data.get("placement"), "placement"),
             timelines=tuple(_read_timelines(data.get("timelines"))),

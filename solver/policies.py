@@ -19,9 +19,9 @@ from solver.dispatch.rules import (
     FirstReady,
     KeepGroup,
     PlanOrderWithBackfill,
-    ShortestFirst,
     StrictOrder,
 )
+from solver.dispatch.shortest import ShortestFirst
 from solver.dispatch.views import Rule
 from solver.planner import greedy
 from solver.problem import Group, Job, Op, Problem
@@ -143,15 +143,13 @@ def planned_order(cell: Cell) -> tuple[DispatchPlan, Rule]:
 
 def shortest_first(cell: Cell) -> tuple[DispatchPlan, Rule]:
     """The shortest op, as long as nobody comes near its limit."""
-    names = (job.name for job in cell.jobs)
-    return DispatchPlan(), ShortestFirst(dict(zip(names, tolerances(cell.jobs), strict=True)))
+    return DispatchPlan(), ShortestFirst(tolerances(cell.jobs))
 
 
 def smallest_share_first(cell: Cell) -> tuple[DispatchPlan, Rule]:
     """What takes the smallest share of its job's iteration, as long as nobody nears its limit."""
-    names = (job.name for job in cell.jobs)
     return DispatchPlan(), ShortestFirst(
-        dict(zip(names, tolerances(cell.jobs), strict=True)),
+        tolerances(cell.jobs),
         {job.name: sum(op.duration_s + op.wait_s for op in job.ops) for job in _means(cell)},
     )
 

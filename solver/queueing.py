@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from solver.dispatch.events import TICKS_PER_S
-from solver.dispatch.rules import fade
+from solver.dispatch.shortest import fade
 from solver.dispatch.yielding import YieldRule
 from solver.simulate import Loop, SimJob
 

@@ -178,9 +178,9 @@ def _means(
     return {name: value / num_seeds for name, value in total.items()}
 
 
-def tolerances(jobs: Sequence[Workload]) -> list[float]:
-    """Per job the lag at which it goes first where otherwise the shortest does."""
-    return [TOLERATED_SHARE * (job.slowdown_limit - 1) + LEAST_TOLERANCE for job in jobs]
+def tolerances(jobs: Sequence[Workload]) -> dict[str, float]:
+    """Job → the lag at which it goes first where otherwise the shortest does."""
+    return {job.name: TOLERATED_SHARE * (job.slowdown_limit - 1) + LEAST_TOLERANCE for job in jobs}
 
 
 def alone_ticks(job: SimJob, market: Market) -> tuple[int, ...]:

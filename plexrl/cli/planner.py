@@ -31,10 +31,13 @@ from plexrl.cli.problemfile import (
     to_file,
 )
 from plexrl.cli.saving import check_writable, save
+from plexrl.cli.serving import BY_LENGTH, BY_ORDER
 from plexrl.errors import InputError
 from solver.explain_pools import explain_pools
+from solver.plan import PLAN_ORDER
 from solver.planner import MAX_PASSES
 from solver.seating import verify_seats
+from solver.seatplan import SHORTEST_FIRST
 from solver.verify_log import verify_log
 
 Json = Annotated[
@@ -155,11 +158,15 @@ def verify(
     """Check a plan against its problem, or the log of a run, sharing no code with what made it."""
     with guarded(Console(stderr=True), is_json=is_json):
         if plan_file is None:
-            found = verify_log(read_log(file), max_staleness=staleness)
+            found, rule = verify_log(read_log(file), max_staleness=staleness), None
         else:
-            found = _verified(file, plan_file)
+            found, rule = _verified(file, plan_file)
         data = {"is_valid": found.is_valid, "violations": list(found.violations)}
-        show(data, [verification_table(found)], is_json=is_json)
+        tables = [verification_table(found)]
+        if rule is not None:
+            data["rule"] = rule
+            tables.append(f"served     {_BY_RULE[rule]}")
+        show(data, tables, is_json=is_json)
         if not found.is_valid:
             raise typer.Exit(FAILED)
 
@@ -221,12 +228,17 @@ def register(app: typer.Typer) -> None:
         app.command()(command)
 
 
-def _verified(file: Path, plan_file: Path) -> solver.Verification:
+_BY_RULE = {PLAN_ORDER: BY_ORDER, SHORTEST_FIRST: BY_LENGTH}
+
+
+def _verified(file: Path, plan_file: Path) -> tuple[solver.Verification, str | None]:
+    """What breaks in a plan, and the rule that it says it was scored with."""
     problem = read_problem(file)
     if isinstance(problem, Fleet):
-        seats, promised = read_fleet_plan(plan_file)
-        found = verify_seats(problem.market, problem.jobs, seats, problem.names)
+        made, promised = read_fleet_plan(plan_file)
+        rule = None if made.rule is None else SHORTEST_FIRST
+        found = verify_seats(problem.market, problem.jobs, made.seats, problem.names)
         if not found.is_valid:
-            return found
-        return solver.Verification(tuple(broken_promises(problem, seats, promised)))
-    return solver.verify(problem, read_plan(plan_file))
+            return found, rule
+        return solver.Verification(tuple(broken_promises(problem, made, promised))), rule
+    return solver.verify(problem, read_plan(plan_file)), PLAN_ORDER

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 import solver
 from plexrl.cli.fleetfile import Fleet
-from plexrl.cli.planner_fleet_force import FORMAT, InForce
+from plexrl.cli.planner_fleet_force import InForce
 from plexrl.cli.planner_fleet_moves import Choice, is_short, moves, with_places
 from plexrl.cli.planner_fleet_scores import scored, scoring_s
 from plexrl.cli.problemfile import PRICE_UNITS
@@ -16,11 +16,13 @@ from plexrl.errors import InputError
 from plexrl.spelling import counted
 from solver.arrangements import Cell, Market, make_cell
 from solver.cellvalue import Effort
+from solver.dispatch.shortest import ShortestFirst
 from solver.policies import shortest_first
 from solver.queueing import Turn
 from solver.rightsizing import Standing, right_size
-from solver.scoring import FleetScore
+from solver.scoring import FleetScore, tolerances
 from solver.seating import Seat, seats_of, verify_seats
+from solver.seatplan import FORMAT, rule_to_json
 from solver.workloads import Role
 
 MARGIN = 0.03
@@ -55,11 +57,17 @@ class FleetPlan:
         """Groups in use."""
         return len({group for seat in self.seats for group in seat.all_groups})
 
+    @property
+    def rule(self) -> ShortestFirst:
+        """Who is next on its groups: the rule that the slowdowns are of."""
+        return ShortestFirst(tolerances([job for cell in self.cells for job in cell.jobs]))
+
     def to_json(self) -> dict[str, object]:
         """The plan as JSON types."""
         return {
             "format": FORMAT,
             "seats": [seat.to_json() for seat in self.seats],
+            "rule": rule_to_json(self.rule),
             "price": self.score.price / PRICE_UNITS,
             "saving": self.saving,
             "slowdowns": dict(self.slowdowns),

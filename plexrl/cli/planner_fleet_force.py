@@ -11,14 +11,10 @@ from plexrl.cli.planner_fleet_scores import scored
 from plexrl.cli.problemfile import load
 from plexrl.errors import InputError
 from solver.arrangements import Cell
-from solver.errors import ProblemError
+from solver.errors import PlanError, ProblemError
 from solver.scoring import FleetScore
 from solver.seating import Seat, cells_of, verify_seats
-
-FORMAT = 1
-"""Of the files of such plans."""
-_SHOWN = 60
-"""Characters of what is wrong in one, at most."""
+from solver.seatplan import SeatPlan
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,11 +39,11 @@ def read_seats(path: Path) -> tuple[Seat, ...]:
     InputError
         It cannot be read, or is no such plan.
     """
-    return read_fleet_plan(path)[0]
+    return read_fleet_plan(path)[0].seats
 
 
-def read_fleet_plan(path: Path) -> tuple[tuple[Seat, ...], Mapping[str, object]]:
-    """Seats of a file that ``plexrl plan --output`` wrote, and all that stands in it.
+def read_fleet_plan(path: Path) -> tuple[SeatPlan, Mapping[str, object]]:
+    """Seats and rule of a file that ``plexrl plan --output`` wrote, and all that stands in it.
 
     Raises
     ------
@@ -55,32 +51,12 @@ def read_fleet_plan(path: Path) -> tuple[tuple[Seat, ...], Mapping[str, object]]
         It cannot be read, or is no such plan.
     """
     data = load(path)
-    if not isinstance(data, Mapping) or data.get("format") != FORMAT or "seats" not in data:
-        raise InputError(
-            f"{path} has no seats as plexrl plan --output writes them where ops name pools"
-        )
-    rows = data["seats"]
-    if not isinstance(rows, list):
-        raise InputError(f"{path}: seats is {_shown(rows)}; give a list")
-    return tuple(_seat(path, index, row) for index, row in enumerate(rows)), data
-
-
-def _seat(path: Path, index: int, row: object) -> Seat:
-    if not isinstance(row, Mapping) or not isinstance(row.get("job"), str):
-        raise InputError(
-            f"{path}: seats[{index}] is {_shown(row)}; give a mapping with job, rollout and train"
-        )
-    for role in ("rollout", "train"):
-        groups = row.get(role)
-        if not isinstance(groups, list) or not all(isinstance(group, str) for group in groups):
-            raise InputError(
-                f"{path}: seats[{index}].{role} is {_shown(groups)}; give a list of groups"
-            )
-    return Seat(row["job"], tuple(row["rollout"]), tuple(row["train"]))
-
-
-def _shown(value: object) -> str:
-    return repr(value)[:_SHOWN]
+    try:
+        plan = SeatPlan.from_json(data)
+    except PlanError as error:
+        raise InputError(f"{path}: {error}") from error
+    assert isinstance(data, Mapping)
+    return plan, data
 
 
 def in_force(

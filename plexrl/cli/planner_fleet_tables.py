@@ -13,6 +13,7 @@ from plexrl.cli.planner_fleet import FleetPlan
 from plexrl.cli.planner_fleet_changes import FleetChanges, SeatChange
 from plexrl.cli.planner_tables import MAX_ROWS, close_table, plain_table
 from plexrl.cli.problemfile import PRICE_UNITS
+from plexrl.cli.serving import BY_LENGTH
 from plexrl.spelling import counted
 from solver.workloads import Role
 
@@ -35,6 +36,7 @@ def fleet_tables(fleet: Fleet, plan: FleetPlan) -> Sequence[RenderableType]:
     lines = [
         ("arranged", str(fleet.market.arrangement).replace("_", " ")),
         ("uses", f"{counted(plan.num_groups, 'group')} for {counted(len(plan.seats), 'job')}"),
+        ("served", BY_LENGTH),
         ("price", f"{plan.score.price / PRICE_UNITS:.5g}"),
         ("saving", f"{plan.saving:.1%} of the price per unit of work, against groups of their own"),
         ("limits", f"{plan.score.attainment:.1%} kept in simulation under draws not planned with"),

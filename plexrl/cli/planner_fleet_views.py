@@ -12,6 +12,7 @@ from plexrl.cli.planner_fleet_questions import FleetWhatIf
 from plexrl.cli.planner_fleet_scores import SCORING_SEEDS
 from plexrl.cli.planner_frontier import FrontierPoint
 from plexrl.cli.problemfile import PRICE_UNITS
+from plexrl.cli.serving import BY_LENGTH
 from plexrl.dashboard.plancycles import Alternative, PlannedSpan
 from plexrl.dashboard.planreport import JobRow, PlanReport
 from plexrl.spelling import as_counted, counted
@@ -46,6 +47,7 @@ def report_of_fleet(
         facts=(
             ("arranged", str(fleet.market.arrangement).replace("_", " ")),
             *_used(fleet, plan),
+            ("served", BY_LENGTH),
             ("price", f"{plan.score.price / PRICE_UNITS:.5g}"),
             ("saving per unit of work", f"{plan.saving:.1%} of groups of their own"),
             ("limits kept in simulation", f"{plan.score.attainment:.1%}"),

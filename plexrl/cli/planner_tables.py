@@ -13,6 +13,7 @@ import solver
 from plexrl.cli.planner_frontier import FrontierPoint, saving_of
 from plexrl.cli.planner_rehearsal import Rehearsal
 from plexrl.cli.planner_units import in_units, value_text
+from plexrl.cli.serving import BY_ORDER
 from plexrl.spelling import counted
 from solver import report
 from solver.dispatch.events import TICKS_PER_S
@@ -180,6 +181,7 @@ def _proof(problem: solver.Problem, plan: solver.Plan, result: solver.Result) ->
         ("objective", "-" if result.value is None else value_text(result.objective, result.value)),
         ("bound", bound),
         ("saving", f"{saving_of(problem, plan):.1%} of group-time against groups of their own"),
+        ("served", BY_ORDER),
         ("verified", "independently" if result.is_verified else "no"),
     ]
     if problem.current:

@@ -8,6 +8,7 @@ import solver
 from plexrl.cli.planner_frontier import frontier, saving_of
 from plexrl.cli.planner_units import UNITS, in_units
 from plexrl.cli.planner_whatif import WhatIf
+from plexrl.cli.serving import BY_ORDER
 from plexrl.dashboard.plancycles import Alternative, PlannedSpan
 from plexrl.dashboard.planreport import GapRow, JobRow, PlanReport
 from plexrl.spelling import counted
@@ -33,6 +34,7 @@ def report_of(
             ("groups used", f"{len(plan.timelines)} of {len(problem.groups)}"),
             ("gap to the bound", gap),
             ("group-time saved", f"{saving_of(problem, plan):.1%} of groups of their own"),
+            ("served", BY_ORDER),
             ("verified", "yes, independently" if result.is_verified else "no"),
         ),
         spans=_spans(problem, plan),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import sys
 import time
-from collections.abc import Callable, Container
+from collections.abc import Callable, Container, Mapping
 from functools import partial
 from pathlib import Path
 from typing import Annotated
@@ -16,7 +16,9 @@ from rich.console import Console
 from plexrl.cli import completing
 from plexrl.cli.attached import attached
 from plexrl.cli.guarding import guarded
-from plexrl.cli.problemfile import read_plan
+from plexrl.cli.planner_fleet_force import read_fleet_plan
+from plexrl.cli.problemfile import load, read_plan
+from plexrl.cli.serving import BY_LENGTH
 from plexrl.core.status import ClusterStatus
 from plexrl.runtime.client import Cluster
 from plexrl.runtime.messages import AppliedPlan
@@ -192,16 +194,16 @@ def apply(
     wait: Wait = False,
     is_json: Json = False,
 ) -> None:
-    """Put a plan into force: its orders at once, its placement as iterations end.
+    """Put a plan into force: its orders or its rule at once, its placement as iterations end.
 
     Refused with the difference if jobs, groups or functions are not those of the cluster, or if
     the plan breaks a requirement with the lengths measured there.
     """
     console = Console(stderr=True)
     with guarded(console, is_json=is_json):
-        plan = read_plan(file)
+        plan = _plan_of(file)
         with attached(address, console) as cluster:
-            done = cluster.apply(plan.to_json())
+            done = cluster.apply(plan)
             moving = {job for job, _, _ in done.moves}
             if wait:
                 _wait_until_done(cluster, partial(_asked_of, moving), console)
@@ -211,6 +213,8 @@ def apply(
     cycles, slowdowns = dict(done.cycles_s), dict(done.slowdowns)
     lines = [f"{job} moves from {source} to {target}" for job, source, target in done.moves]
     lines += [f"{group} repeats a cycle of {cycle:.3f} s" for group, cycle in cycles.items()]
+    if done.ruled:
+        lines.append(f"{', '.join(done.ruled)}: {BY_LENGTH}")
     lines += [f"{job} is slowed {factor:.2f} times" for job, factor in slowdowns.items()]
     sys.stdout.write("\n".join(lines) + "\n")
 
@@ -220,7 +224,17 @@ def _applied_json(done: AppliedPlan) -> dict[str, object]:
         "moves": [{"job": job, "from": old, "to": new} for job, old, new in done.moves],
         "cycles_s": dict(done.cycles_s),
         "slowdowns": dict(done.slowdowns),
+        "shortest_first": list(done.ruled),
     }
+
+
+def _plan_of(file: Path) -> Mapping[str, object]:
+    """What `plexrl plan` wrote for one pool or for several, checked as far as a file can be."""
+    data = load(file)
+    if isinstance(data, Mapping) and "seats" in data:
+        plan, _ = read_fleet_plan(file)
+        return plan.to_json()
+    return read_plan(file).to_json()
 
 
 def _asked_of(jobs: Container[str], status: ClusterStatus) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
@@ -12,15 +13,17 @@ from plexrl.errors import JobError
 from plexrl.planning.facts import GroupFacts
 from plexrl.planning.placing import check_together
 from plexrl.planning.problems import EstimatedJob, build_problem, dispatch_plan
-from plexrl.planning.proposals import PlanRequest, Proposal
+from plexrl.planning.proposals import PlanRequest, Proposal, rule_note
+from plexrl.planning.seated import pace, ruled, seated
 from solver.retime import retime
+from solver.seatplan import SeatPlan
 
 APPLIED = "applied"
 """Status of a plan that an operator brought."""
 
 
-def read_plan(text: str) -> solver.Plan:
-    """A plan from its JSON form.
+def read_plan(text: str) -> solver.Plan | SeatPlan:
+    """A plan of one pool or of several from its JSON form.
 
     Raises
     ------
@@ -28,12 +31,15 @@ def read_plan(text: str) -> solver.Plan:
         It is none.
     """
     try:
-        return solver.Plan.from_json(text)
-    except solver.PlanError as error:
+        data = json.loads(text)
+        if isinstance(data, Mapping) and "seats" in data:
+            return SeatPlan.from_json(data)
+        return solver.Plan.from_json(data)
+    except (ValueError, solver.PlanError) as error:
         raise JobError(f"{error}; give what 'plexrl plan --output' wrote") from error
 
 
-def check_names(plan: solver.Plan, jobs: Iterable[str], groups: Iterable[str]) -> None:
+def check_names(plan: solver.Plan | SeatPlan, jobs: Iterable[str], groups: Iterable[str]) -> None:
     """Refuse a plan whose jobs are not those that run, or whose groups are not all there.
 
     Raises
@@ -42,7 +48,7 @@ def check_names(plan: solver.Plan, jobs: Iterable[str], groups: Iterable[str]) -
         With the difference.
     """
     found = [
-        *_difference("jobs", set(plan.placement), set(jobs)),
+        *_difference("jobs", _jobs_of(plan), set(jobs)),
         *_missing(_groups_of(plan) - set(groups), set(groups)),
     ]
     if found:
@@ -52,7 +58,15 @@ def check_names(plan: solver.Plan, jobs: Iterable[str], groups: Iterable[str]) -
         )
 
 
-def _groups_of(plan: solver.Plan) -> set[str]:
+def _jobs_of(plan: solver.Plan | SeatPlan) -> set[str]:
+    if isinstance(plan, SeatPlan):
+        return {seat.job for seat in plan.seats}
+    return set(plan.placement)
+
+
+def _groups_of(plan: solver.Plan | SeatPlan) -> set[str]:
+    if isinstance(plan, SeatPlan):
+        return set(plan.groups)
     return {*plan.placement.values(), *(timeline.group for timeline in plan.timelines)}
 
 
@@ -71,13 +85,13 @@ def _missing(groups: set[str], there: set[str]) -> Iterator[str]:
         )
 
 
-def proposal_of(plan: solver.Plan, request: PlanRequest) -> Proposal:
+def proposal_of(plan: solver.Plan | SeatPlan, request: PlanRequest) -> Proposal:
     """The plan with the times of the cluster, verified.
 
     Parameters
     ----------
     plan
-        Placement and orders; its times are those of whoever made it.
+        Placement and orders, or seats and a rule; its times are those of whoever made it.
     request
         The cluster as measured.
 
@@ -87,17 +101,38 @@ def proposal_of(plan: solver.Plan, request: PlanRequest) -> Proposal:
         A job was not measured yet, its ops are others, or a requirement would break.
     """
     known = {job.name for job in request.jobs}
-    unknown = sorted(set(plan.placement) - known)
+    unknown = sorted(_jobs_of(plan) - known)
     if unknown:
         raise JobError(
             f"nothing is known yet of how long the functions of {', '.join(unknown)} take; wait "
             "for an iteration, or give the jobs hints_s"
         )
     # The plan decides the groups; a request has each job where it is.
-    jobs = _placed(plan, request.jobs)
-    _check(jobs, request.groups)
+    if isinstance(plan, SeatPlan):
+        return _of_seats(plan, replace(request, jobs=seated(plan, request.jobs)))
+    return _of_orders(plan, replace(request, jobs=_placed(plan, request.jobs)))
+
+
+def _of_seats(plan: SeatPlan, request: PlanRequest) -> Proposal:
+    _check(request.jobs, request.groups)
+    dispatch = ruled(plan)
+    periods_s, factors = pace(request.jobs, dispatch)
+    return Proposal(
+        request=request,
+        status=APPLIED,
+        seconds=0.0,
+        dispatch=dispatch,
+        is_verified=True,
+        note=rule_note(dispatch.rules),
+        periods_s=periods_s,
+        factors=factors,
+    )
+
+
+def _of_orders(plan: solver.Plan, request: PlanRequest) -> Proposal:
+    _check(request.jobs, request.groups)
     try:
-        problem = build_problem(jobs, request.groups)
+        problem = build_problem(request.jobs, request.groups)
         retimed = retime(problem, plan)
     except solver.SolverError as error:
         raise JobError(f"the plan does not fit the jobs that run: {error}") from error
@@ -108,7 +143,7 @@ def proposal_of(plan: solver.Plan, request: PlanRequest) -> Proposal:
             f"{'; '.join(found.violations)}. Nothing was changed"
         )
     return Proposal(
-        request=replace(request, jobs=jobs),
+        request=request,
         status=APPLIED,
         seconds=0.0,
         dispatch=dispatch_plan(problem, retimed),

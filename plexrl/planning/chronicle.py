@@ -8,6 +8,7 @@ from itertools import islice
 
 from plexrl.planning.proposals import Proposal
 from solver.dispatch.events import TICKS_PER_S, DispatchPlan
+from solver.seatplan import rule_to_json
 
 MAX_SOLVES = 512
 """Solves remembered: at the usual period more than an hour."""
@@ -108,7 +109,7 @@ class Chronicle:
             actual.total_s += seconds
 
     def _in_force(self) -> dict[str, object] | None:
-        """The solve in force, its plan, problem and groups with an order; None before the first."""
+        """The solve in force, its plan, problem and what groups serve by; None before the first."""
         last = self.last
         if last is None:
             return None
@@ -118,6 +119,7 @@ class Chronicle:
             "plan": None if proposal.plan is None else proposal.plan.to_json(),
             "problem": None if proposal.problem is None else proposal.problem.to_json(),
             "ordered": sorted(proposal.dispatch.orders),
+            "rules": {g: rule_to_json(rule) for g, rule in proposal.dispatch.rules.items()},
         }
 
     def since(self, first: int, most: int) -> list[dict[str, object]]:

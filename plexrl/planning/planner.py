@@ -34,6 +34,7 @@ from plexrl.planning.proposals import (
     without,
 )
 from solver.dispatch.events import DispatchPlan
+from solver.seatplan import SeatPlan
 from solver.trace import LeaseRecord
 
 UNKNOWN_S = 1.0
@@ -163,9 +164,15 @@ class Planner:
         """Say whether jobs may be placed on a group from now on."""
         (self._closed.discard if is_open else self._closed.add)(group)
 
-    def ask(self, reason: str) -> None:
-        """Plan as soon as there is something to plan."""
-        self._triggers["asked"] = reason
+    def ask(self, reason: str, *, is_anew: bool = False) -> None:
+        """Plan as soon as there is something to plan.
+
+        Parameters
+        ----------
+        is_anew
+            Whether the rules of a plan that was applied end with that.
+        """
+        self._triggers["anew" if is_anew else "asked"] = reason
 
     def job_arrived(self, job: PlannedJob) -> None:
         """A job is here; it is placed if it was not.
@@ -251,6 +258,7 @@ class Planner:
         """
         self._num_requests += 1
         self._requested_s = now_s
+        is_anew = "anew" in self._triggers
         self._triggers.clear()
         jobs = tuple(self._estimated())
         self._planned_s = {
@@ -273,6 +281,7 @@ class Planner:
             left=movable(may_move, self._profiles, self._moved_at),
             bytes_per_s=bytes_per_s,
             warm={group: frozenset(engines) for group, engines in self._warm.items()},
+            rules={} if last is None or is_anew else last.proposal.dispatch.rules,
         )
 
     def adopt(self, proposal: Proposal, now_s: float) -> DispatchPlan:
@@ -283,7 +292,7 @@ class Planner:
 
     def brought(
         self, text: str, jobs: Iterable[str], now_s: float
-    ) -> tuple[solver.Plan, PlanRequest]:
+    ) -> tuple[solver.Plan | SeatPlan, PlanRequest]:
         """A plan that somebody brings, and the cluster it shall be made to fit (`proposal_of`).
 
         Parameters

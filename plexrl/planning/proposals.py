@@ -15,7 +15,9 @@ from plexrl.planning.problems import (
     dispatch_plan,
     linked_circles,
 )
+from plexrl.planning.seated import kept_rules, ruled_circles
 from solver.dispatch.events import TICKS_PER_S, DispatchPlan
+from solver.dispatch.shortest import ShortestFirst
 
 STATE_BYTES_S = 500e6
 """Bytes a second between host memory and the store until it was measured: a common disk."""
@@ -46,6 +48,8 @@ class PlanRequest:
     """How fast states move between host memory and the store."""
     warm: Warm = field(default_factory=dict)
     """Which groups have which engines."""
+    rules: Mapping[str, ShortestFirst] = field(default_factory=dict)
+    """Group → the rule in force there, as a plan that was applied says."""
 
     @property
     def to_beat(self) -> solver.Plan | None:
@@ -94,7 +98,9 @@ class Proposal:
     """What cannot hold, or why the solver's plan does not serve; plain words."""
     periods_s: Mapping[str, float] = field(default_factory=dict)
     """Job over several groups, or beside such a job → seconds that a simulation of the order in
-    force, if its groups have one, says for an iteration."""
+    force, if its groups have one, or of their rule says for an iteration."""
+    factors: Mapping[str, float] = field(default_factory=dict)
+    """Job → predicted slowdown, where a simulation says it and no plan."""
     rearrangement: Rearrangement | None = None
     """A job that would do better on other groups; the plan is for where it is now."""
 
@@ -112,8 +118,9 @@ class Proposal:
     @property
     def slowdowns(self) -> tuple[tuple[str, float], ...]:
         """Job → predicted iteration time shared ÷ alone."""
-        found = {} if self.plan is None else self.plan.slowdowns_permille
-        return tuple((job, permille / 1000) for job, permille in found.items())
+        if self.plan is None:
+            return tuple(self.factors.items())
+        return tuple((job, n / 1000) for job, n in self.plan.slowdowns_permille.items())
 
     @property
     def bound_s(self) -> float | None:
@@ -126,7 +133,7 @@ def solve(request: PlanRequest) -> Proposal:
 
     Blocks for the budget at most, never raises for what it is given.
     """
-    proposal = _rehearsed(_ordered(request), request)
+    proposal = _rehearsed(_ruled(_ordered(request), request), request)
     if len(request.groups) < 2:
         return proposal
     spots = [entry.spot for entry in request.jobs]
@@ -147,9 +154,30 @@ def solve_without_solver(request: PlanRequest, why: str) -> Proposal:
     why
         What kept the solver from it, for the note.
     """
-    proposal = _rehearsed(_ordered(replace(request, budget_s=0.0)), request)
+    ordered = _ordered(replace(request, budget_s=0.0))
+    proposal = _rehearsed(_ruled(ordered, request), request)
     note = "; ".join(text for text in (why, proposal.note) if text)
     return replace(proposal, request=request, note=note)
+
+
+def _ruled(proposal: Proposal, request: PlanRequest) -> Proposal:
+    """The proposal with the rules that an applied plan put into force, where they still hold."""
+    rules = kept_rules(request.rules, request.jobs)
+    if not rules:
+        return proposal
+    orders = {g: order for g, order in proposal.dispatch.orders.items() if g not in rules}
+    dispatch = replace(proposal.dispatch, orders=orders, rules=rules)
+    periods: dict[str, float] = {}
+    for jobs in ruled_circles(request.jobs, rules):
+        served = simulated([entry.spot for entry in jobs], dispatch) if jobs else None
+        periods |= {} if served is None else served.periods_s
+    note = "; ".join(text for text in (proposal.note, rule_note(rules)) if text)
+    return replace(proposal, dispatch=dispatch, periods_s=periods, note=note)
+
+
+def rule_note(groups: Iterable[str]) -> str:
+    """Where the rule of an applied plan is in force, in plain words."""
+    return f"shortest first on {', '.join(sorted(groups))}, as the applied plan says"
 
 
 def _rehearsed(proposal: Proposal, request: PlanRequest) -> Proposal:
@@ -159,9 +187,11 @@ def _rehearsed(proposal: Proposal, request: PlanRequest) -> Proposal:
     the plan, a set of groups that they link has no order.
     """
     orders = dict(proposal.dispatch.orders)
-    periods: dict[str, float] = {}
+    periods = dict(proposal.periods_s)
     notes = []
     for groups, jobs in linked_circles(request.jobs):
+        if groups & proposal.dispatch.rules.keys():
+            continue
         spots = [entry.spot for entry in jobs]
         served = simulated(spots)
         planned = simulated(spots, proposal.dispatch) if groups & orders.keys() else None

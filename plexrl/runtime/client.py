@@ -165,7 +165,9 @@ class Cluster:
 
         Jobs over several groups train and sample where the plan serves their functions. Its times
         are replaced by those measured here; the planner goes on from it, and replaces its orders
-        only by better ones.
+        only by better ones. A plan of several pools brings the rule it was scored with: its groups
+        serve by it until another plan is applied, a plan is asked for, or a job comes to them that
+        it leaves out.
 
         Parameters
         ----------

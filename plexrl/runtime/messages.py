@@ -207,6 +207,8 @@ class AppliedPlan:
     """Group → seconds of its cycle, with the lengths measured in this cluster."""
     slowdowns: tuple[tuple[str, float], ...]
     """Job → predicted iteration time shared ÷ alone."""
+    ruled: tuple[str, ...] = ()
+    """Groups that serve the shortest first, as a plan of several pools says."""
 
 
 @dataclass(frozen=True, slots=True)

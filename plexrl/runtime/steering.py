@@ -148,11 +148,11 @@ class Steering:
 
     async def replan(self, reason: str) -> bytes:
         """Plan as soon as there is something to plan."""
-        self._coordinator.planner.ask(reason or "asked by an operator")
+        self._coordinator.planner.ask(reason or "asked by an operator", is_anew=True)
         return pack("a plan is made now, or as soon as a job's functions were measured")
 
     async def apply(self, plan: str) -> bytes:
-        """Put a plan made elsewhere into force: its orders at once, its placement by moves."""
+        """Put a plan made elsewhere into force: its orders or its rule at once, then moves."""
         coordinator, active = self._coordinator, _settled(self._coordinator)
         now_s = self._clock() - coordinator.epoch_s
         brought, request = coordinator.planner.brought(plan, active, now_s)
@@ -173,7 +173,8 @@ class Steering:
                 moves.append((row.name, str(entry.placement), str(row.placement)))
                 self._rearrange(entry, row.placement, "a plan was applied", is_ordered=True)
         self._settle()
-        return pack(AppliedPlan(tuple(moves), proposal.cycles_s, proposal.slowdowns))
+        ruled = tuple(proposal.dispatch.rules)
+        return pack(AppliedPlan(tuple(moves), proposal.cycles_s, proposal.slowdowns, ruled))
 
     def adopted(self, proposal: Proposal) -> None:
         """A plan is in force: a job that it wants elsewhere goes there after its iteration."""

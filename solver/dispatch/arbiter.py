@@ -66,7 +66,7 @@ class Arbiter:
     Parameters
     ----------
     rule
-        Who is next; plan order with backfill by default.
+        Who is next where the plan in force names no rule; plan order with backfill by default.
     fairness
         Bound on being overtaken.
     yielding
@@ -265,7 +265,7 @@ class Arbiter:
         if urgent is not None or not candidates:
             return urgent
         view = replace(outlook.view(self._table, group, candidates, now), free_at=now)
-        choice = self._rule.choose(view)
+        choice = self._table.plan.rule(group.name, self._rule).choose(view)
         return None if isinstance(choice, Hold) else self._table.find(choice.id)
 
     def _pick(self, group: Group, now: int, out: list[Instruction]) -> Entry | None:
@@ -307,7 +307,8 @@ class Arbiter:
             group.wake_at = None
             return None, None
         view = outlook.view(self._table, group, candidates, now)
-        choice = self._rule.choose(view)
+        rule = self._table.plan.rule(group.name, self._rule)
+        choice = rule.choose(view)
         planned = next(iter(view.upcoming), None)
         is_planned = isinstance(choice, Run) and planned is not None and choice.id == planned.id
         index = planned.index if is_planned and planned is not None else None
@@ -322,7 +323,7 @@ class Arbiter:
             return None, None
         if choice.id not in {candidate.id for candidate in view.queue}:
             raise DispatchError(
-                f"rule {self._rule!r} chose {choice.id!r} for {group.name!r}, which is not among "
+                f"rule {rule!r} chose {choice.id!r} for {group.name!r}, which is not among "
                 f"its candidates; a rule may only choose from GroupView.queue"
             )
         return self._table.find(choice.id), index
@@ -353,7 +354,8 @@ class Arbiter:
         candidates = self._candidates(group)
         if not candidates:
             return outlook.planned_after(self._table, group, job, now)
-        choice = self._rule.choose(outlook.view(self._table, group, candidates, now))
+        view = outlook.view(self._table, group, candidates, now)
+        choice = self._table.plan.rule(group.name, self._rule).choose(view)
         if isinstance(choice, Hold):
             return choice.job, choice.op
         ref = self._table.find(choice.id).ref

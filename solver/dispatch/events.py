@@ -8,6 +8,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from solver.dispatch.shortest import ShortestFirst
+
 TICKS_PER_S = 1000
 """One tick is a millisecond: finer than any handoff, coarse enough for integers everywhere."""
 
@@ -117,6 +119,8 @@ class DispatchPlan:
     alone_ticks: Mapping[str, int] = field(default_factory=dict)
     """Job → length of its cycle alone, where that is not the sum of its slots: part of it runs
     ahead."""
+    rules: Mapping[str, ShortestFirst] = field(default_factory=dict)
+    """Group → who is next there, in place of the arbiter's own rule."""
 
 
 @dataclass(frozen=True, slots=True)

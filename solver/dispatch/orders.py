@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping
 import networkx as nx
 
 from solver.dispatch.events import DispatchPlan, Slot
+from solver.dispatch.views import Rule
 
 
 class PlanIndex:
@@ -65,6 +66,10 @@ class PlanIndex:
     def float_ticks(self, job: str) -> int:
         """Ticks per cycle the job can be delayed without lengthening the cycle."""
         return self._float.get(job, 0)
+
+    def rule(self, group: str, default: Rule) -> Rule:
+        """Who is next on the group: the plan's rule for it, else the default."""
+        return self.plan.rules.get(group, default)
 
     def spare_ticks(self, group: str) -> int:
         """Ticks per cycle the group can stand idle without lengthening the cycle."""

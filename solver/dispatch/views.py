@@ -22,6 +22,11 @@ class Candidate:
     float_ticks: int
     """Ticks per cycle its job can be delayed without lengthening the planned cycle."""
 
+    @property
+    def lag(self) -> float:
+        """Time its job waited for groups ÷ its time alone."""
+        return self.waited_ticks / max(self.alone_ticks, 1)
+
 
 @dataclass(frozen=True, slots=True)
 class Planned:

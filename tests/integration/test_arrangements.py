@@ -114,6 +114,42 @@ def test_an_applied_plan_swaps_where_a_split_job_trains_and_samples(
     assert run.export(tmp_path / "swapped") == alone(small_job, "plain", iterations=ITERATIONS)
 
 
+def test_an_applied_plan_of_several_pools_serves_by_its_rule_and_leaves_the_bits(
+    two_groups, small_job, alone, gate, tmp_path
+):
+    settings = {"iterations": ITERATIONS, "arrangement": "split", "groups": SPLIT}
+    gates = {name: gate(2, name=name) for name in ("ruled-a", "ruled-b")}
+    runs = [
+        two_groups.submit(small_job(name, reward=held, slowdown_limit=50.0, **settings))
+        for name, held in gates.items()
+    ]
+    for run in runs:
+        wait_for_iteration(run, 2)
+    rule = {"name": "shortest_first", "tolerances": dict.fromkeys(gates, 20.0)}
+    seats = [{"job": name, "rollout": ["group-1"], "train": ["group-0"]} for name in gates]
+    path = tmp_path / "plan.json"
+    path.write_text(json.dumps({"format": 1, "seats": seats, "rule": rule}))
+    address = two_groups.client.scheduler.address
+    done = CliRunner().invoke(app, ["apply", str(path), "-a", address, "--json"])
+    assert done.exit_code == 0, done.output
+    assert json.loads(done.stdout)["shortest_first"] == ["group-0", "group-1"]
+
+    def in_force():
+        return two_groups.plan()["in_force"]
+
+    # The planner, in a process of its own, plans again before long.
+    wait_until(runs[0], lambda _: in_force()["status"] != "applied")
+    assert in_force()["rules"] == {"group-0": rule, "group-1": rule}
+    told = "shortest first on group-0, group-1"
+    status = CliRunner().invoke(app, ["status", address])
+    assert told in " ".join(status.output.split())
+    for held, run in zip(gates.values(), runs, strict=True):
+        held.open()
+        run.result(TIMEOUT_S)
+        made = run.export(tmp_path / f"{run.name}-exported")
+        assert made == alone(small_job, "plain", iterations=ITERATIONS)
+
+
 def test_a_frozen_reference_may_have_a_group_of_its_own(two_groups, small_job, alone, tmp_path):
     settings = {"iterations": 3, "kl_coef": 0.1, "lr": 1e-3}
     places = {"train": "group-0", "reference.logprob": "group-1"}

@@ -49,3 +49,12 @@ def test_two_timelines_of_one_group_are_refused():
     timeline = Timeline("g", 10, (Timing("a", "x", 0, 0),))
     with pytest.raises(PlanError, match="two timelines"):
         Plan({"a": "g"}, (timeline, timeline), {"a": 1000}, 20)
+
+
+def test_a_plan_says_by_which_rule_it_is_served_and_takes_no_other():
+    plan = Plan({"a": "g"}, (Timeline("g", 10, (Timing("a", "x", 0, 0),)),), {"a": 1000}, 10)
+    data = plan.to_json()
+    assert data["rule"] == {"name": "plan_order"}
+    assert Plan.from_json(data) == plan
+    with pytest.raises(PlanError, match="leave it out"):
+        Plan.from_json({**data, "rule": {"name": "shortest_first"}})

@@ -7,7 +7,8 @@ from dataclasses import replace
 import pytest
 
 from solver.arrangements import make_cell
-from solver.dispatch.rules import FirstReady, ShortestFirst
+from solver.dispatch.rules import FirstReady
+from solver.dispatch.shortest import ShortestFirst
 from solver.policies import keep_group
 from solver.queueing import Turn, queue_ends
 from solver.simulate import Handoff, simulate

@@ -102,6 +102,16 @@ def test_a_plan_shares_groups_and_passes_the_check_that_a_changed_one_fails(tmp_
     assert set(rows) == {"shortest first", "smallest share first", "first ready"}
     assert rows["shortest first"]["attainment"] == 1.0
     assert rows["shortest first"]["saving"] == pytest.approx(data["saving"], abs=0.05)
+    assert "shortest op first" in done.stdout
+    assert "shortest op first" in text
+    assert json.loads(run("verify", file, plan, "--json").stdout)["rule"] == "shortest_first"
+    assert data["rule"]["tolerances"].keys() == {f"j{index}" for index in range(6)}
+    rule = deepcopy(data["rule"])
+    rule["tolerances"]["j0"] = 0.9
+    plan.write_text(json.dumps({**data, "rule": rule}), encoding="utf-8")
+    told = run("verify", file, plan)
+    assert told.exit_code == 1
+    assert "tolerates a lag of 0.9 of job 'j0'; its slowdown limit makes it" in told.stdout
     for key, value in (("price", 1), ("saving", 0.99), ("slowdowns", {"j0": 9.5})):
         plan.write_text(json.dumps({**data, key: value}), encoding="utf-8")
         told = run("verify", file, plan)
@@ -383,6 +393,11 @@ def test_jobs_of_utterly_different_lengths_and_endless_limits_end_in_time_too(tm
         (
             {"format": 1, "seats": [{"job": "j0", "rollout": ["roll-0"], "train": [None]}]},
             "seats[0].train is [None]; give a list of groups",
+        ),
+        ({"format": 1, "seats": [], "rule": {"name": "luck"}}, "rule is {'name': 'luck'}; give"),
+        (
+            {"format": 1, "seats": [], "rule": {"name": "shortest_first", "tolerances": 5}},
+            "rule.tolerances is 5; give a lag for each job",
         ),
     ],
 )

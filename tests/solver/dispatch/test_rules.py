@@ -4,12 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from solver.dispatch.rules import (
-    FirstReady,
-    LargestLagFirst,
-    PlanOrderWithBackfill,
-    ShortestFirst,
-)
+from solver.dispatch.rules import FirstReady, LargestLagFirst, PlanOrderWithBackfill
+from solver.dispatch.shortest import ShortestFirst
 from solver.dispatch.views import Candidate, GroupView, Hold, Planned, Run
 from solver.errors import ProblemError
 
