@@ -97,6 +97,7 @@ def test_an_applied_plan_swaps_where_a_split_job_trains_and_samples(
     held = gate(2)
     job = small_job("swapped", arrangement="split", iterations=ITERATIONS, reward=held)
     run = two_groups.submit(job)
+    wait_for_iteration(run, 2)
     before = run.status().group
     wait_until(run, lambda _: is_ordered(two_groups, run))
     plan = json.dumps(two_groups.plan()["in_force"]["plan"])
