@@ -115,6 +115,28 @@ def test_an_applied_plan_swaps_where_a_split_job_trains_and_samples(
     assert run.export(tmp_path / "swapped") == alone(small_job, "plain", iterations=ITERATIONS)
 
 
+def planned_for_two_pools(folder, names):
+    """A plan of ``plexrl plan`` for jobs that are split over the two groups."""
+    ops = [
+        {"name": name, "pool": pool, "duration_s": 1}
+        for name, pool in (("roll", "r"), ("fit", "t"))
+    ]
+    problem = {
+        "format": 1,
+        "groups": [
+            {"name": SPLIT["rollout"], "pool": "r", "memory_gb": 1},
+            {"name": SPLIT["train"], "pool": "t", "memory_gb": 1},
+        ],
+        "jobs": [{"name": name, "slowdown_limit": 50, "ops": ops} for name in names],
+        "current": {name: sorted(SPLIT.values()) for name in names},
+    }
+    file, plan = folder / "problem.json", folder / "plan.json"
+    file.write_text(json.dumps(problem))
+    done = CliRunner().invoke(app, ["plan", str(file), "--budget", "0", "--output", str(plan)])
+    assert done.exit_code == 0, done.output
+    return plan
+
+
 def test_an_applied_plan_of_several_pools_serves_by_its_rule_and_leaves_the_bits(
     two_groups, small_job, alone, gate, tmp_path
 ):
@@ -126,10 +148,9 @@ def test_an_applied_plan_of_several_pools_serves_by_its_rule_and_leaves_the_bits
     ]
     for run in runs:
         wait_for_iteration(run, 2)
-    rule = {"name": "shortest_first", "tolerances": dict.fromkeys(gates, 20.0)}
-    seats = [{"job": name, "rollout": ["group-1"], "train": ["group-0"]} for name in gates]
-    path = tmp_path / "plan.json"
-    path.write_text(json.dumps({"format": 1, "seats": seats, "rule": rule}))
+    path = planned_for_two_pools(tmp_path, gates)
+    rule = json.loads(path.read_text())["rule"]
+    assert rule["tolerances"].keys() == gates.keys()
     address = two_groups.client.scheduler.address
     done = CliRunner().invoke(app, ["apply", str(path), "-a", address, "--json"])
     assert done.exit_code == 0, done.output
