@@ -74,6 +74,9 @@ def end_like(status):
         os.kill(os.getpid(), -status)
 watch()
 function, me = read(), os.getpid()
+with contextlib.suppress(Exception):
+    # What is wrong shows in every call.
+    getattr(function, "prepare", lambda: None)()
 resource.setrlimit(resource.RLIMIT_AS, (memory, memory))
 warnings.simplefilter("ignore", DeprecationWarning)
 out.write(b'{"ready": true}\n')
@@ -138,7 +141,8 @@ def call_each(
     Parameters
     ----------
     function
-        Travels to the process by cloudpickle.
+        Travels to the process by cloudpickle. Its method `prepare`, if it has one, is called once
+        when it is loaded, and does what is the same for all calls, such as imports.
     requests
         Arguments of each call.
     limits

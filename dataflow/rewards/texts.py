@@ -57,6 +57,10 @@ class JsonSchemaReward:
                 f"{self.schema!r} is no JSON schema ({error.message}); correct it"
             ) from error
 
+    def prepare(self) -> None:
+        """Import what it needs."""
+        load_extra("jsonschema", "tasks", "a JSON schema reward")
+
     def __call__(self, sample: Sample) -> float:
         """Reward of one sample."""
         library = load_extra("jsonschema", "tasks", "a JSON schema reward")
@@ -77,6 +81,11 @@ class MathReward:
     make every score silently 0; they are off here. Wrap the reward in
     `dataflow.rewards.IsolatedReward`, whose process is killed at its limit.
     """
+
+    def prepare(self) -> None:
+        """Import what it needs, and what that imports for its first formula."""
+        library = load_extra("math_verify", "tasks", "a mathematics reward")
+        library.parse("$1$", parsing_timeout=None)
 
     def __call__(self, sample: Sample) -> float:
         """Reward of one sample."""
@@ -105,6 +114,10 @@ class ReasoningGymReward:
     """Text after which the answer stands; where it does not occur, or is empty, the whole
     completion is the answer."""
     is_exact: bool = False
+
+    def prepare(self) -> None:
+        """Import what it needs."""
+        load_extra("reasoning_gym", "tasks", "a reasoning-gym reward")
 
     def __call__(self, sample: Sample) -> float:
         """Reward of one sample."""

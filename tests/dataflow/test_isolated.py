@@ -102,6 +102,36 @@ def test_each_caller_has_a_process_of_its_own():
     assert first.value != second.value
 
 
+def test_a_function_is_prepared_once_for_all_callers():
+    (first,), (second,) = called(Prepared(), 1), called(Prepared(), 1)
+    assert first.value == second.value != os.getpid()
+
+
+class Prepared:
+    """Knows the process it was prepared in."""
+
+    pid = -1
+
+    def prepare(self):
+        self.pid = os.getpid()
+
+    def __call__(self, _call):
+        return self.pid
+
+
+def test_what_fails_in_preparation_shows_in_the_calls():
+    (outcome,) = called(Unprepared(), 1)
+    assert (outcome.end, outcome.value) == (CallEnd.ANSWERED, 1)
+
+
+class Unprepared:
+    def prepare(self):
+        raise ImportError
+
+    def __call__(self, call):
+        return call
+
+
 def test_a_function_that_started_threads_is_loaded_anew_for_each_caller():
     function = Threaded()
     (first,), (second,) = called(function, 1), called(function, 2)
