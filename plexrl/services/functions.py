@@ -128,11 +128,7 @@ class Functions:
                 case Phase.TRAIN, TrainOptions():
                     return self._train(call, version, rest, options, lease)
                 case Phase.SYNC, ExportOptions():
-                    self._opening.open(call, options.model)
-                    engine = self._bring(call, version, lease)
-                    engine.process.export(options.folder)
-                    sha256 = engine.process.weights_sha256()
-                    return Exported(options.folder, sha256, version.version)
+                    return self._export(call, version, options, lease)
                 case Phase.SYNC, None:
                     self._bring(call, version, lease)
                     return version
@@ -144,6 +140,21 @@ class Functions:
         except EngineError:
             self._models.drop_dead()
             raise
+
+    def _export(
+        self, call: LLMCall, version: VersionToken, options: ExportOptions, lease: LeaseWork
+    ) -> Exported:
+        """Write a version as a folder; the job may have ended long ago."""
+        was_open = self._models.is_open(call.job, call.model)
+        self._opening.open(call, options.model)
+        try:
+            process = self._bring(call, version, lease).process
+            process.export(options.folder)
+            return Exported(options.folder, process.weights_sha256(), version.version)
+        finally:
+            if not was_open:
+                # Engines compute ahead only where no other job's model is open.
+                self._models.forget(call.job, call.model)
 
     def _roll_out(
         self,

@@ -69,10 +69,10 @@ class ModelTable:
         """Note a model."""
         self._models[model.job, model.model] = model
 
-    def forget(self, job: str) -> None:
-        """Forget the models of a job that ended."""
-        for name in [name for name in self._models if name[0] == job]:
-            del self._models[name]
+    def forget(self, job: str, model: str = "") -> None:
+        """Forget a model of a job, or all of a job that ended."""
+        for key in [key for key in self._models if key[0] == job and model in ("", key[1])]:
+            del self._models[key]
 
     def is_open(self, job: str, model: str) -> bool:
         """Whether somebody opened the model here."""

@@ -57,3 +57,15 @@ def test_an_exported_model_loads_in_transformers(cluster, small_job, tmp_path):
     model = AutoModelForCausalLM.from_pretrained(tmp_path / "model")
     tokenizer = AutoTokenizer.from_pretrained(tmp_path / "model")
     assert model.generate(**tokenizer("x12345=", return_tensors="pt"), max_new_tokens=2).shape
+
+
+def test_an_export_leaves_nothing_open_that_keeps_others_from_looking_ahead(
+    cluster, small_job, tmp_path
+):
+    run = cluster.submit(small_job("written", iterations=1))
+    run.result(TIMEOUT_S)
+    run.export(tmp_path / "model")
+    after = cluster.submit(small_job("after-export", iterations=4))
+    after.result(TIMEOUT_S)
+    leases = [lease for lease in cluster.trace().leases if lease.job == after.name]
+    assert any(lease.ahead_s > 0 for lease in leases if lease.op == "actor.rollout.0")
