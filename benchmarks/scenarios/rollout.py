@@ -1,8 +1,8 @@
 """Rollouts: through the service against bare vLLM, and by the torch engine against `generate`.
 
-Peers and ours take turns, each in one process with one thread, so that a machine that gets slower
-does so for both. Tokens are counted as drawn, ends included. Where vLLM is absent its figures are
-left out.
+Peers and ours take turns, now one first and now the other, each in one process with one thread, and
+ratios are medians over the rounds, so that a machine that gets slower does so for both. Tokens are
+counted as drawn, ends included. Where vLLM is absent its figures are left out.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ HOST_BUDGET_BYTES = 256 << 20
 
 def run(quick: bool, progress: Progress) -> BenchmarkResult:
     """Measure `service_over_vllm`, `torch_over_transformers` and what new weights take."""
-    rounds = 2 if quick else 5
+    rounds = 2 if quick else 10
     figures: dict[str, float] = {}
     peers: dict[str, float] = {}
     with tempfile.TemporaryDirectory() as scratch:
@@ -182,18 +182,28 @@ class Service:
 
 def _take_turns(
     peer: Peer, ours: Callable[[int], Sequence[Sample]], rounds: int, say: Callable[[int], None]
-) -> tuple[float, float]:
-    """Median tokens per second of peer and ours; the first round warms up and does not count."""
+) -> tuple[float, float, float]:
+    """Medians over the rounds, the first of which warms up and does not count.
+
+    Tokens per second of peer and ours, and the ratio of ours to the peer's of the same round.
+    """
     peer_rates: list[float] = []
     our_rates: list[float] = []
-    for index in range(rounds + 1):
-        say(index)
-        peer_rates.append(peer.round())
+
+    def our_turn(index: int) -> None:
         start_s = time.perf_counter()
         samples = ours(index)
         seconds = time.perf_counter() - start_s
         our_rates.append(sum(len(sample.token_ids) for sample in samples) / seconds)
-    return statistics.median(peer_rates[1:]), statistics.median(our_rates[1:])
+
+    turns = [lambda _: peer_rates.append(peer.round()), our_turn]
+    for index in range(rounds + 1):
+        say(index)
+        for turn in turns[:: -1 if index % 2 else 1]:
+            turn(index)
+    theirs, mine = peer_rates[1:], our_rates[1:]
+    ratios = [a / b for a, b in zip(mine, theirs, strict=True)]
+    return statistics.median(theirs), statistics.median(mine), statistics.median(ratios)
 
 
 def _measure_vllm(
@@ -212,7 +222,7 @@ def _measure_vllm(
         store = stack.enter_context(tempfile.TemporaryDirectory())
         service = Service(folder, store, "vllm", stack)
         peer = stack.enter_context(Peer("vllm", work))
-        theirs, ours = _take_turns(
+        theirs, ours, ratio = _take_turns(
             peer,
             lambda index: service.generate(prompts, options, index),
             rounds,
@@ -222,7 +232,7 @@ def _measure_vllm(
         scored = service.logprobs(samples)
     peers["vllm_tokens_per_s"] = theirs
     figures["service_tokens_per_s"] = ours
-    figures["service_over_vllm"] = ours / theirs
+    figures["service_over_vllm"] = ratio
     figures["vllm_torch_logprob_max_diff"] = max(
         abs(value - drawn)
         for sample, values in zip(samples, scored, strict=True)
@@ -252,7 +262,7 @@ def _measure_torch(
         store = stack.enter_context(tempfile.TemporaryDirectory())
         service = Service(folder, store, "torch", stack)
         peer = stack.enter_context(Peer("transformers", work))
-        theirs, ours = _take_turns(
+        theirs, ours, ratio = _take_turns(
             peer,
             lambda index: service.generate(prompts, options, index),
             rounds,
@@ -260,7 +270,7 @@ def _measure_torch(
         )
     peers["transformers_tokens_per_s"] = theirs
     figures["torch_tokens_per_s"] = ours
-    figures["torch_over_transformers"] = ours / theirs
+    figures["torch_over_transformers"] = ratio
 
 
 def _weight_updates(folder: str) -> dict[str, float]:
