@@ -23,6 +23,7 @@ from plexrl.engines.text_codec import TextCodec
 from plexrl.engines.turns import Rollout, run_turn, run_turn_until
 from plexrl.engines.vllm_names import WeightNames
 from plexrl.engines.vllm_rollout import VLLMDraw
+from plexrl.engines.vllm_seeds import seed_rows
 from plexrl.engines.vllm_settings import check_installed, engine_arguments, head_size
 from plexrl.engines.vllm_transfer import BACKEND, register_backend, update
 from plexrl.errors import EngineError, ModelFolderError
@@ -76,6 +77,7 @@ class VLLMEngine:
         transfer = WeightTransferConfig(backend=BACKEND)
         self._llm = LLM(model=source.folder, weight_transfer_config=transfer, **arguments)
         self._llm.init_weight_transfer_engine({"init_info": {}})
+        self._llm.collective_rpc(seed_rows)
         codec = TextCodec(source.folder, config.vocab_size)
         limit = int(arguments["max_model_len"])
         self._draw = VLLMDraw(self._llm, source.folder, codec, limit)
