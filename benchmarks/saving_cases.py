@@ -128,10 +128,8 @@ POOL_NUM_JOBS = 32
 """Jobs of a draw that share training pools of one size."""
 # Agents wait for tools, whose lengths vary most: their means settle late.
 AGENTS_MARGIN = 0.04
-# Of jobs with limits of their own some cell always has one that comes near; with one limit for all,
-# those that near it go before the others in time.
-UNEVEN_MARGIN = 0.03
-POOLED_MARGIN = 0.02
+# Many jobs of a pooled cell come near their limits at once.
+POOLED_MARGIN = 0.03
 DINKELBACH_ROUNDS = 20
 """More than it takes: every round either changes a speed or is the last."""
 POOLED_JOBS = 7
@@ -171,7 +169,6 @@ def rollmux_case(
     pools = shapes["rollmux_table6"]["pools"]
     rollout, train = price[pools["rollout"]], price[pools["train"]]
     is_beside = is_uniform or footprint is Footprint.STATES
-    margin = UNEVEN_MARGIN if is_uniform else POOLED_MARGIN
     suffix = "_uniform" if is_uniform else ""
     suffix += "_states" if footprint is Footprint.STATES else ""
     return Case(
@@ -193,7 +190,7 @@ def rollmux_case(
         ),
         num_jobs=shapes["suites"]["rollmux"]["jobs"],
         prices={"split": rollout + train, "colocated": train},
-        ways=(replace(SMALLEST_SHARE_FIRST, margin=margin),),
+        ways=(replace(SMALLEST_SHARE_FIRST, margin=POOLED_MARGIN),),
         steps_factor=2 if is_beside else 6,
         max_cell_jobs=POOLED_JOBS,
     )
