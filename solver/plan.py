@@ -125,11 +125,7 @@ class Plan:
         PlanError
             The data is malformed or of another format.
         """
-        if isinstance(data, str | bytes):
-            try:
-                data = json.loads(data)
-            except ValueError as error:
-                raise PlanError(f"the plan is not JSON: {error}") from error
+        data = parsed(data)
         if not isinstance(data, Mapping) or data.get("format") != FORMAT:
             found = data.get("format") if isinstance(data, Mapping) else data
             raise PlanError(f"format of the plan is {found!r}; this version reads format {FORMAT}")
@@ -145,6 +141,22 @@ class Plan:
             slowdowns_permille=_integers(data.get("slowdowns_permille"), "slowdowns_permille"),
             objective_ticks=_integer(data.get("objective_ticks"), "objective_ticks"),
         )
+
+
+def parsed(data: object) -> object:
+    """A plan's JSON types, of which it may be the text.
+
+    Raises
+    ------
+    PlanError
+        It is text, but not of JSON.
+    """
+    if not isinstance(data, str | bytes):
+        return data
+    try:
+        return json.loads(data)
+    except ValueError as error:
+        raise PlanError(f"the plan is not JSON: {error}") from error
 
 
 def _timeline_to_json(timeline: Timeline) -> dict[str, object]:

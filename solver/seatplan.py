@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from solver.dispatch.shortest import ShortestFirst
 from solver.errors import PlanError, ProblemError
+from solver.plan import parsed
 from solver.seating import Seat
 
 FORMAT = 1
@@ -45,11 +45,7 @@ class SeatPlan:
         PlanError
             The data is malformed or of another format.
         """
-        if isinstance(data, str | bytes):
-            try:
-                data = json.loads(data)
-            except ValueError as error:
-                raise PlanError(f"the plan is not JSON: {error}") from error
+        data = parsed(data)
         if not isinstance(data, Mapping) or data.get("format") != FORMAT or "seats" not in data:
             raise PlanError(
                 "it has no seats as plexrl plan --output writes them where ops name pools"

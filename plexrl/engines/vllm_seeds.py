@@ -1,9 +1,9 @@
 """Seeds of the rows that vLLM samples on a CPU: a hash each, not a draw of a generator each.
 
 vLLM draws the noise of a row from a seed, and that seed from the row's own generator, row by row:
-some 6 us a token. Here the seeds of all rows are one hash of
-what seeded their generators and how often each was asked. As with vLLM's own, what a row draws
-depends on its seed and on how many tokens it has, and on no other row.
+some 6 us a token. Here the seeds of all rows are one hash of what seeded their generators and how
+often each was asked. As with vLLM's own, what a row draws depends on its seed and on how many
+tokens it has, and on no other row.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class RowSeeds:
             generator = generators[row]
             count = self._asked.get(generator, 0)
             self._asked[generator] = count + 1
-            first.append(generator.initial_seed() % 2**64)
+            first.append(generator.initial_seed())
             counts.append(count)
         seeds = _mixed(np.array(first, np.uint64))
         seeds += np.array(counts, np.uint64) * _STEP
@@ -60,8 +60,8 @@ def _mixed(value: np.ndarray[Any, np.dtype[np.uint64]]) -> np.ndarray[Any, np.dt
     return value ^ (value >> np.uint64(31))
 
 
-def seed_rows(worker: Any) -> bool:  # noqa: ANN401 (vLLM's)
-    """Have a vLLM worker seed its rows so; whether it does: only where vLLM would draw seeds."""
+def seed_rows(worker: Any) -> None:  # noqa: ANN401 (vLLM's)
+    """Have a vLLM worker seed its rows so, where it would draw seeds."""
     from vllm.v1.sample.ops.topk_topp_sampler import apply_top_k_top_p
 
     sampler = worker.model_runner.sampler.topk_topp_sampler
@@ -72,7 +72,7 @@ def seed_rows(worker: Any) -> bool:  # noqa: ANN401 (vLLM's)
         and sampler.logprobs_mode == "processed_logprobs"
     )
     if not is_seeded:
-        return False
+        return
     row_seeds, draw = RowSeeds(), sampler.forward_cpu
 
     def forward(
@@ -91,4 +91,3 @@ def seed_rows(worker: Any) -> bool:  # noqa: ANN401 (vLLM's)
         return tokens, logprobs
 
     sampler.forward = forward
-    return True

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
@@ -15,6 +14,7 @@ from plexrl.planning.placing import check_together
 from plexrl.planning.problems import EstimatedJob, build_problem, dispatch_plan
 from plexrl.planning.proposals import PlanRequest, Proposal, rule_note
 from plexrl.planning.seated import pace, ruled, seated
+from solver.plan import parsed
 from solver.retime import retime
 from solver.seatplan import SeatPlan
 
@@ -31,7 +31,7 @@ def read_plan(text: str) -> solver.Plan | SeatPlan:
         It is none.
     """
     try:
-        data = json.loads(text)
+        data = parsed(text)
         if isinstance(data, Mapping) and "seats" in data:
             return SeatPlan.from_json(data)
         return solver.Plan.from_json(data)

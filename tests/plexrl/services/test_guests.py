@@ -14,6 +14,7 @@ from plexrl.errors import ServiceError, StateError, StoreAwayError, VersionFence
 from plexrl.services import guests, lending
 from plexrl.services.guests import Guests, Hosted
 from plexrl.services.lending import Lending, weights_bytes
+from plexrl.services.service import GroupService
 from plexrl.state.checksums import digest_of
 from plexrl.state.manager import StateManager
 from plexrl.state.zarr_store import ZarrStore
@@ -59,6 +60,20 @@ class Pair:
     def hosted(self, **changes):
         models = {"actor": AttachOptions("folder", True, num_versions=1)}
         return Hosted("job", **{"home": HOME, "is_home": False, "models": models} | changes)
+
+    def service(self, **changes):
+        """The service of the home, as long as it needs no engine."""
+        given = {
+            "states": self.home,
+            "start_engine": lambda source: pytest.fail(f"{source} needs no engine here"),
+            "peers": self.peers,
+            "current_id": lambda: "f",
+            "report": lambda _report: None,
+            "open_store": lambda _name: pytest.fail("no store is opened here"),
+            "lease_timeout_s": 10.0,
+            "hold_timeout_s": 1.0,
+        }
+        return GroupService("g", **given | changes)
 
     def commit(self, version, seed=0, durable=False):
         ref = StateRef("job", "actor", version)

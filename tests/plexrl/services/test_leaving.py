@@ -6,7 +6,6 @@ from dataflow.calls import AttachOptions, VersionToken
 from plexrl.core.states import StateRef, Tier
 from plexrl.errors import ServiceError, StateError, VersionFenceError
 from plexrl.services.guests import Hosted
-from plexrl.services.service import GroupService
 from tests.plexrl.services.test_guests import Pair
 
 
@@ -19,17 +18,7 @@ def pair(tmp_path):
 
 @pytest.fixture
 def service(pair):
-    return GroupService(
-        "g",
-        states=pair.home,
-        start_engine=lambda source: pytest.fail(f"{source} needs no engine here"),
-        peers=pair.peers,
-        current_id=lambda: "f",
-        report=lambda _report: None,
-        open_store=lambda _name: pytest.fail("no store is opened here"),
-        lease_timeout_s=1.0,
-        hold_timeout_s=1.0,
-    )
+    return pair.service()
 
 
 @pytest.mark.parametrize("home", ["", "tcp://home"])

@@ -12,7 +12,6 @@ from plexrl.engines.forward import first_forward
 from plexrl.engines.frames import Begin, Generation, GiveUp
 from plexrl.engines.protocol import DrawKey
 from plexrl.services.lookahead import Foretold, LookAhead
-from plexrl.services.service import GroupService
 from tests.plexrl.services.test_guests import Pair
 
 TRAIN = LLMCall("job", "actor", Phase.TRAIN, 3, 0, 3, 11, TrainOptions())
@@ -116,7 +115,7 @@ def test_another_engine_that_is_used_ends_it(ahead, engine):
 @pytest.mark.parametrize("is_begun", [True, False])
 def test_nothing_is_computed_ahead_while_the_group_is_held_for_a_gang(tmp_path, engine, is_begun):
     pair = Pair(tmp_path / "store")
-    service = service_of(pair)
+    service = pair.service()
     if is_begun:
         service.ahead.foretell(FORETOLD)
         train(service.ahead, engine)
@@ -125,20 +124,6 @@ def test_nothing_is_computed_ahead_while_the_group_is_held_for_a_gang(tmp_path, 
     assert engine.told == [GiveUp()] * is_begun
     assert service.ahead.begun("rollout-4", engine) == ""
     pair.close()
-
-
-def service_of(pair):
-    return GroupService(
-        "g",
-        states=pair.home,
-        start_engine=lambda source: pytest.fail(f"{source} needs no engine here"),
-        peers=pair.peers,
-        current_id=lambda: "f",
-        report=lambda _report: None,
-        open_store=lambda _name: pytest.fail("no store is opened here"),
-        lease_timeout_s=10.0,
-        hold_timeout_s=1.0,
-    )
 
 
 def test_a_job_that_ended_has_nothing_begun(ahead, engine):

@@ -9,7 +9,6 @@ from dataflow.calls import LLMCall
 from dataflow.phases import Phase
 from plexrl.errors import LeaseError
 from plexrl.services.occupancy import Occupancy
-from plexrl.services.service import GroupService
 from tests.plexrl.services.test_guests import Pair
 
 CALL = LLMCall("job", "actor", Phase.TRAIN, 0, 0, 0, 0)
@@ -18,18 +17,7 @@ CALL = LLMCall("job", "actor", Phase.TRAIN, 0, 0, 0, 0)
 @contextmanager
 def service_that(tmp_path, reports, *, is_wanted):
     pair = Pair(tmp_path / "store")
-    yield GroupService(
-        "g",
-        states=pair.home,
-        start_engine=lambda source: pytest.fail(f"{source} needs no engine here"),
-        peers=pair.peers,
-        current_id=lambda: "f",
-        report=reports.append,
-        open_store=lambda _name: pytest.fail("no store is opened here"),
-        lease_timeout_s=10.0,
-        hold_timeout_s=1.0,
-        is_wanted=is_wanted,
-    )
+    yield pair.service(report=reports.append, is_wanted=is_wanted)
     pair.close()
 
 
