@@ -43,9 +43,9 @@ class Way:
     dispatch: Dispatch
     turn: Turn = Turn.FIRST_READY
     is_kept: bool = False
-    margin: float = 0.02
+    margin: float = 0.01
     """Share of a slowdown limit kept free for draws that the planner does not see."""
-    price_margin: float = 0.04
+    price_margin: float = 0.02
     """The same where only the price per hour counts: there most jobs come near their limits."""
 
 
@@ -113,8 +113,8 @@ class Size:
 
 
 QUICK = Size(seeds=(0,), cycles=30, peer_cycles=8, steps=2, share_of_jobs=0.25)
-STEPS = 10
-"""Rounds of the search for cells in a full run: all suites end within ten minutes."""
+STEPS = 4
+"""Rounds of the search for cells in a full run: all suites end within half an hour."""
 FULL = Size(
     seeds=(0, 1, 2, 3, 4),
     cycles=100,
@@ -127,9 +127,9 @@ FULL = Size(
 POOL_NUM_JOBS = 32
 """Jobs of a draw that share training pools of one size."""
 # Agents wait for tools, whose lengths vary most: their means settle late.
-AGENTS_MARGIN = 0.04
+AGENTS_MARGIN = 0.02
 # Many jobs of a pooled cell come near their limits at once.
-POOLED_MARGIN = 0.03
+POOLED_MARGIN = 0.02
 DINKELBACH_ROUNDS = 20
 """More than it takes: every round either changes a speed or is the last."""
 POOLED_JOBS = 7
@@ -159,18 +159,18 @@ def pool_case(shapes: Shapes, size: str, most: int) -> Case:
 
 
 def rollmux_case(
-    shapes: Shapes, *, is_uniform: bool, footprint: Footprint = Footprint.PROCESSES
+    shapes: Shapes, *, is_uniform: bool, footprint: Footprint = Footprint.STATES
 ) -> Case:
     """RollMux's Table 6, mixed: a rollout and a train group per job, both may be shared.
 
-    The jobs keep on their groups processes as published, or what the runtime keeps there.
+    The jobs keep on their groups what the runtime keeps there, or processes as published.
     """
     price = shapes["rollmux_state"]["price_per_gpu_hour"]
     pools = shapes["rollmux_table6"]["pools"]
     rollout, train = price[pools["rollout"]], price[pools["train"]]
-    is_beside = is_uniform or footprint is Footprint.STATES
+    is_beside = is_uniform or footprint is Footprint.PROCESSES
     suffix = "_uniform" if is_uniform else ""
-    suffix += "_states" if footprint is Footprint.STATES else ""
+    suffix += "_processes" if footprint is Footprint.PROCESSES else ""
     return Case(
         name=f"rollmux{suffix}",
         market=Market(
@@ -191,7 +191,7 @@ def rollmux_case(
         num_jobs=shapes["suites"]["rollmux"]["jobs"],
         prices={"split": rollout + train, "colocated": train},
         ways=(replace(SMALLEST_SHARE_FIRST, margin=POOLED_MARGIN),),
-        steps_factor=2 if is_beside else 6,
+        steps_factor=4 if is_beside else 10,
         max_cell_jobs=POOLED_JOBS,
     )
 
@@ -201,7 +201,7 @@ def roomy(case: Case) -> Case:
     most = PlanningConfig().max_jobs
     market = replace(case.market, max_jobs=most)
     name = f"{case.name}_{most}_a_group"
-    return replace(case, name=name, market=market, max_cell_jobs=most, steps_factor=4)
+    return replace(case, name=name, market=market, max_cell_jobs=most, steps_factor=8)
 
 
 def colocated_case(shapes: Shapes, name: str) -> Case:

@@ -109,15 +109,22 @@ class Market:
     def price(self, jobs: Iterable[Workload], num_rollout: int, num_train: int) -> float:
         """What so many shared groups cost per second, with the private ones of the jobs."""
         here = tuple(jobs)
-        trains = num_train * self.train_price + self._moving(here, Role.TRAIN, num_train)
+        return self.train_cost(here, num_train) + self.rollout_cost(here, num_rollout)
+
+    def train_cost(self, jobs: Sequence[Workload], num_groups: int) -> float:
+        """What so many shared train groups cost per second."""
+        return num_groups * self.train_price + self._moving(jobs, Role.TRAIN, num_groups)
+
+    def rollout_cost(self, jobs: Sequence[Workload], num_groups: int) -> float:
+        """What so many shared rollout groups cost per second, or the private ones of the jobs."""
         match self.arrangement:
             case Arrangement.COLOCATED:
-                return trains
+                return 0.0
             case Arrangement.SPLIT:
-                moving = self._moving(here, Role.ROLLOUT, num_rollout)
-                return trains + num_rollout * self.rollout_price + moving
+                moving = self._moving(jobs, Role.ROLLOUT, num_groups)
+                return num_groups * self.rollout_price + moving
             case Arrangement.PRIVATE_ROLLOUT:
-                return trains + sum(job.rollout_width for job in here) * self.rollout_price
+                return sum(job.rollout_width for job in jobs) * self.rollout_price
 
     def _moving(self, jobs: Sequence[Workload], role: Role, num_groups: int) -> float:
         """What moves to so many groups lose per second at least, as long as a plan is in force.
@@ -160,15 +167,18 @@ def has_room(
     A gang keeps as much on each of the groups that it holds at once. Jobs that are pinned to
     different groups need as many.
     """
+    return num_groups >= groups_for_room(market, jobs, role)
+
+
+def groups_for_room(market: Market, jobs: Iterable[Workload], role: Role) -> int:
+    """Shared groups of a role that the states of the jobs take at least."""
     here = list(jobs)
     memory = market.memory_for(role)
     seats = sum(job.width(role) for job in here)
     needed = sum(job.width(role) * job.bytes_for(role) for job in here)
-    return (
-        least_groups(here, role) <= num_groups
-        and seats <= num_groups * market.max_jobs
-        and (memory is None or needed <= num_groups * memory)
-    )
+    # A group without memory has room for nothing; the number is then more than there can be.
+    by_memory = 0 if memory is None or not needed else -(-needed // max(memory, 1))
+    return max(least_groups(here, role), -(-seats // market.max_jobs), by_memory)
 
 
 def least_groups(jobs: Iterable[Workload], role: Role) -> int:
@@ -297,36 +307,36 @@ def _seats(
     smallest. Jobs that are pinned come before all others, and have no copies.
     """
     is_pooled = market.max_seats > 1 and count > 1
-    memory, sizes = market.memory_for(role), [job.bytes_for(role) for job in jobs]
+    sizes, memory = [job.bytes_for(role) for job in jobs], market.memory_for(role)
+    memory = sum(sizes) if memory is None else memory
     here: list[list[int]] = [[] for _ in range(count)]
-    used_bytes = [0] * count
+    used_bytes, used = [0] * count, [0.0] * count
 
     def crowd(index: int, place: int) -> tuple[bool, float]:
-        met = [loads[i] for i in here[place] if set(apart[i]) & set(apart[index])]
-        load = sum(loads[i] for i in here[place]) + MEETING_TWICE * sum(met) * (not is_pooled)
-        return not fits(index, place), load
+        met = () if is_pooled else (i for i in here[place] if set(apart[i]) & set(apart[index]))
+        return not fits(index, place), used[place] + MEETING_TWICE * sum(loads[i] for i in met)
 
     def fits(index: int, place: int) -> bool:
-        is_kept = memory is None or used_bytes[place] + sizes[index] <= memory
-        return is_kept and len(here[place]) < market.max_jobs
+        return used_bytes[place] + sizes[index] <= memory and len(here[place]) < market.max_jobs
 
     def seat(index: int, places: Iterable[int]) -> None:
         place = min(places, key=partial(crowd, index))
         here[place].append(index)
         used_bytes[place] += sizes[index]
+        used[place] += loads[index]
 
     order = sorted(range(len(jobs)), key=lambda i: (-sizes[i] * is_pooled, -loads[i], jobs[i].name))
-    pinned = _pinned_places(jobs, role)
-    for index in sorted(order, key=lambda i: (not pinned[i], -jobs[i].width(role))):
-        for place in pinned[index] or jobs[index].width(role) * (None,):
+    pinned, widths = _pinned_places(jobs, role), [job.width(role) for job in jobs]
+    for index in sorted(order, key=lambda i: (not pinned[i], -widths[i])):
+        for place in pinned[index] or widths[index] * (None,):
             seat(index, [p for p in range(count) if index not in here[p] and place in {None, p}])
-    narrow = [i for i in reversed(order) if jobs[i].width(role) == 1 and not pinned[i]]
+    narrow = [i for i in reversed(order) if widths[i] == 1 and not pinned[i]]
     for num_seats in range(1, market.max_seats if is_pooled else 1):
         for index in narrow:
-            open_places = [p for p in range(count) if index not in here[p] and fits(index, p)]
-            if open_places and sum(index in place for place in here) == num_seats:
-                seat(index, open_places)
-    return tuple(_places(role, here, index) for index in range(len(jobs)))
+            there = [p for p in range(count) if index not in here[p] and fits(index, p)]
+            if there and sum(index in place for place in here) == num_seats:
+                seat(index, there)
+    return _places(role, here, len(jobs))
 
 
 def _pinned_places(jobs: Sequence[Workload], role: Role) -> list[tuple[int, ...]]:
@@ -336,8 +346,13 @@ def _pinned_places(jobs: Sequence[Workload], role: Role) -> list[tuple[int, ...]
     return [tuple(place_of[name] for name in names) for names in pins]
 
 
-def _places(role: Role, here: Sequence[Sequence[int]], index: int) -> Seats:
-    return tuple(f"{role}-{place}" for place, jobs in enumerate(here) if index in jobs)
+def _places(role: Role, here: Sequence[Sequence[int]], num_jobs: int) -> tuple[Seats, ...]:
+    names = [f"{role}-{place}" for place in range(len(here))]
+    found: list[list[str]] = [[] for _ in range(num_jobs)]
+    for name, jobs in zip(names, here, strict=True):
+        for index in jobs:
+            found[index].append(name)
+    return tuple(map(tuple, found))
 
 
 @lru_cache(maxsize=_CACHED_JOBS)

@@ -60,12 +60,12 @@ def run(quick: bool, progress: Progress) -> BenchmarkResult:
         colocated_case(shapes, "mixed"),
         memory_case(shapes),
     ]
-    states = rollmux_case(shapes, is_uniform=False, footprint=Footprint.STATES)
+    processes = rollmux_case(shapes, is_uniform=False, footprint=Footprint.PROCESSES)
     beside = [*(other_yields(case) for case in (singles[0], *singles[2:4])), roomy(singles[0])]
     # The longest first, so that no processor waits for the last one.
     parts = {
         **_our_parts(singles, size, size.seeds),
-        **_our_parts([states], size, size.seeds),
+        **_our_parts([processes], size, size.seeds),
         **_our_parts(beside, size, size.side_seeds),
         **_our_parts(singles[:2], size, size.peer_seeds, is_by_price=True),
         **_our_parts(pools, size, size.seeds),
@@ -81,7 +81,7 @@ def run(quick: bool, progress: Progress) -> BenchmarkResult:
         peers |= _peers(case, size, others)
     for case in singles[:2]:
         figures |= _hourly(case, size, planned)
-    figures |= _savings(states, size.seeds, planned)
+    figures |= _savings(processes, size.seeds, planned)
     for case in beside:
         figures |= _savings(case, size.side_seeds, planned)
     found = [entry.score for entry in planned.values()]

@@ -25,7 +25,7 @@ from solver.seating import Seat, seats_of, verify_seats
 from solver.seatplan import FORMAT, rule_to_json
 from solver.workloads import Role
 
-MARGIN = 0.03
+MARGIN = 0.015
 """Share of a slowdown limit kept free for draws that the planner does not see."""
 SCARCE = 10.0
 """Times its price that a group counts of a pool of which there are too few."""

@@ -5,9 +5,16 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, TypeVar
 
 from solver.dispatch.views import Candidate, Choice, GroupView, Run
 from solver.errors import ProblemError
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+Amount = TypeVar("Amount", float, "NDArray[np.float64]")
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +58,7 @@ class ShortestFirst:
         return 0.0, -length * fade(lag, tolerance)
 
 
-def fade(lag: float, tolerance: float) -> float:
+def fade(lag: Amount, tolerance: Amount) -> Amount:
     """Share of its length that a function counts where the shortest goes first.
 
     Nearly all of it while its job lags little, nothing of it where the job lags as much as it
