@@ -43,9 +43,9 @@ class Way:
     dispatch: Dispatch
     turn: Turn = Turn.FIRST_READY
     is_kept: bool = False
-    margin: float = 0.01
+    margin: float = 0.015
     """Share of a slowdown limit kept free for draws that the planner does not see."""
-    price_margin: float = 0.02
+    price_margin: float = 0.03
     """The same where only the price per hour counts: there most jobs come near their limits."""
 
 

@@ -392,17 +392,20 @@ class CellSearch:
             Share of the sets of a round that it tries.
         """
         place = {index: n for n, index in enumerate(ids)}
-        known = {
-            tuple(place[i] for i in here): here
-            for here in self.columns
-            if all(i in place for i in here)
-        }
+
+        def within(sets: Iterable[Ids]) -> dict[Ids, Ids]:
+            """Sets of these jobs alone, by what they are called in the part."""
+            inside = filter(place.keys().__ge__, map(frozenset, sets))
+            ordered = (tuple(sorted(here)) for here in inside)
+            return {tuple(place[i] for i in here): here for here in ordered}
+
         row = tuple(self.row[i] for i in ids)
         found = CellSearch(self.sizing, row, self.rng, ends, share=share, is_theta_kept=True)
+        known = within(self.columns)
         found.columns = {mine: self.columns[here] for mine, here in known.items()}
-        found.tried = set(known)
+        found.tried = set(within(self.tried))
         found.sound = {mine for mine, here in known.items() if here in self.sound}
-        found.chosen = [mine for mine, here in known.items() if here in set(self.chosen)]
+        found.chosen = list(within(self.chosen))
         found.duals = [self.duals[i] for i in ids]
         return found
 
