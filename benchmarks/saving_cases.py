@@ -191,7 +191,7 @@ def rollmux_case(
         num_jobs=shapes["suites"]["rollmux"]["jobs"],
         prices={"split": rollout + train, "colocated": train},
         ways=(replace(SMALLEST_SHARE_FIRST, margin=POOLED_MARGIN),),
-        steps_factor=4 if is_beside else 10,
+        steps_factor=3 if is_beside else 7,
         max_cell_jobs=POOLED_JOBS,
     )
 
@@ -201,7 +201,7 @@ def roomy(case: Case) -> Case:
     most = PlanningConfig().max_jobs
     market = replace(case.market, max_jobs=most)
     name = f"{case.name}_{most}_a_group"
-    return replace(case, name=name, market=market, max_cell_jobs=most, steps_factor=8)
+    return replace(case, name=name, market=market, max_cell_jobs=most, steps_factor=4)
 
 
 def colocated_case(shapes: Shapes, name: str) -> Case:

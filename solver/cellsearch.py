@@ -44,15 +44,15 @@ MOST_COLUMNS = 6_000
 least, and those in use."""
 MOST_TOGETHER = 4_000
 """Sets that are valued together at most."""
-FIRST_TOGETHER = 32
-"""The same at first where time is short; twice as many each time, as long as that takes less than
-`TOGETHER_S`."""
-TOGETHER_S = 0.2
+FEW_TOGETHER = 60
+"""The same where there is an end: a fraction of a second."""
 SLACK = 0.02
 """Share of its own groups' price by which a set may miss its jobs' prices and yet be kept: the best
 choice of whole sets uses such."""
 NUM_LOOKED = 1_000
 """Sets that are valued longer before the first choice, by what they miss."""
+LOOKED_TOGETHER = 10
+"""Sets that are valued longer together where there is an end."""
 MAX_CHOICES = 1_000
 """Sets that CP-SAT chooses among, by what they miss: with several times as many it comes less far
 in its time."""
@@ -110,6 +110,11 @@ class Ends:
         """Whether that moment is over."""
         return self.looked_s is not None and time.monotonic() > self.looked_s
 
+    def soon_s(self, share: float) -> float | None:
+        """When so much of the time left is spent."""
+        now_s = time.monotonic()
+        return None if self.all_s is None else now_s + share * max(self.all_s - now_s, 0.0)
+
     @property
     def is_over(self) -> bool:
         """Whether the budget is spent."""
@@ -124,7 +129,7 @@ class Ends:
         """Seconds that a choice may take."""
         if self.all_s is None:
             return CHOICE_S
-        return min(CHOICE_S, max((self.all_s - time.monotonic()) / 2, 0.0))
+        return min(CHOICE_S, max((self.all_s - time.monotonic()) / 3, 0.0))
 
 
 @dataclass(slots=True, eq=False)
@@ -149,8 +154,6 @@ class CellSearch:
     """Sets that keep their limits under other draws than those they were valued with."""
     num_missed: int = 0
     """Chosen sets that were not confirmed in the end."""
-    num_together: int = FIRST_TOGETHER
-    """Sets that are valued together where there is an end."""
     share: float = 1.0
     """Share of the sets of a round that are tried."""
     is_theta_kept: bool = False
@@ -164,7 +167,7 @@ class CellSearch:
         return min(self.sizing.effort.max_cell_jobs, len(self.row))
 
     def begin(self, dispatch: Dispatch, known: Iterable[Ids] = ()) -> None:
-        """Try each job alone, known sets, all pairs, and jobs that follow each other in length."""
+        """Try each job alone, known sets, jobs that follow each other in length, and all pairs."""
         for index, bundle in enumerate(self.row):
             is_brief = self.ends.is_over
             self.columns[index,] = least_cell(self.sizing, bundle, dispatch, is_brief=is_brief)
@@ -179,13 +182,14 @@ class CellSearch:
         # Where time is short, every job has been tried with some other one.
         for gap in range(1, NEAR_PAIRS + 1):
             self._try_all((first, first + gap) for first in range(count - gap))
-        self._try_all(combinations(range(count), 2))
         self.price()
         self._try_all(
             tuple(range(first, first + size))
             for size in range(3, min(self.most, MOST_NEIGHBOURS) + 1)
             for first in range(count - size + 1)
         )
+        self.price()
+        self._try_all(combinations(range(count), 2))
         self.price()
 
     def grow(self) -> None:
@@ -229,13 +233,17 @@ class CellSearch:
     def unsound(self, sets: Iterable[Ids]) -> list[Ids]:
         """Those that do not keep their limits under more draws; these value all others then.
 
-        All that are new, where no time is left to look.
+        Among them are those that no time is left to look at.
         """
         new = [ids for ids in sets if len(ids) > 1 and ids not in self.sound]
-        cells, effort = [self.columns[ids].cell for ids in new], self.sizing.effort
-        values: list[Value | None] = [None] * len(new)
-        if self.ends.allow(sum(looking_s(cell, effort) for cell in cells)):
-            values = look_longer_each(cells, effort)
+        effort, values = self.sizing.effort, list[Value | None]()
+        size = MOST_TOGETHER if self.ends.all_s is None else LOOKED_TOGETHER
+        for start in range(0, len(new), size):
+            cells = [self.columns[ids].cell for ids in new[start : start + size]]
+            if not self.ends.allow(sum(looking_s(cell, effort) for cell in cells)):
+                break
+            values += look_longer_each(cells, effort)
+        values += [None] * (len(new) - len(values))
         for ids, value in zip(new, values, strict=True):
             if value is not None:
                 self.columns[ids] = value
@@ -245,10 +253,11 @@ class CellSearch:
     def look_again(self) -> None:
         """Value the sets longer that a choice may take, and give those up that do not hold."""
         best = sorted(self.columns, key=self._missing)[:NUM_LOOKED]
-        for together in self._by_time(best):
+        size = NUM_LOOKED if self.ends.all_s is None else LOOKED_TOGETHER
+        for start in range(0, len(best), size):
             if self.ends.is_looked:
                 break
-            self.ban(self.unsound(together))
+            self.ban(self.unsound(best[start : start + size]))
         self.price()
 
     def is_confirmed(self, ids: Ids, dispatch: Dispatch) -> bool:
@@ -335,16 +344,13 @@ class CellSearch:
 
     def _by_time(self, sets: Iterable[Ids]) -> Iterator[list[Ids]]:
         """The sets in parts: large ones, or such as are soon done where there is an end."""
-        left = iter(sets)
-        while True:
-            is_endless = self.ends.all_s is None
-            part = list(islice(left, MOST_TOGETHER if is_endless else self.num_together))
-            if not part:
-                return
-            began_s = time.monotonic()
+        left, size = iter(sets), MOST_TOGETHER if self.ends.all_s is None else FEW_TOGETHER
+        while part := list(islice(left, size)):
             yield list(dict.fromkeys(part))
-            if not is_endless and time.monotonic() - began_s < TOGETHER_S:
-                self.num_together = min(2 * self.num_together, MOST_TOGETHER)
+
+    def saved(self, ids: Ids) -> tuple[float, Ids]:
+        """What a set saves of the price of its jobs' own groups."""
+        return self.own_price(ids) - self.columns[ids].cell.price, ids
 
     def _cutoff(self, ids: Ids) -> float:
         """Sets that are reduced less are worth keeping."""

@@ -33,7 +33,7 @@ SCREEN_SHARE = 0.2
 """Share of the time of a valuation after which most cells can be told to be worth too little."""
 SCREEN_LEEWAY = 0.25
 """Share by which slowdowns may still exceed their limits by then."""
-LOOK_S = 5e-6
+LOOK_S = 1e-5
 """Seconds that a lease takes in a quick look at most."""
 LEAST_TOGETHER = 150
 """Cells from which on to look at all of them in step is faster than at one after the other."""

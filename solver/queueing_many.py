@@ -28,6 +28,8 @@ IN_DANGER = 1e9
 """Claim above all others: of a job that lags by more than it tolerates."""
 MOST_AT_ONCE = 2_000
 """Cells that are taken in step; more at once gain nothing."""
+MOST_GROUPS = 48
+"""Groups of a cell at most: each is a bit of a number that a float holds exactly."""
 LEAST_LIVE = 0.75
 """Share of the cells under way below which those that have ended are dropped."""
 STEPS_BETWEEN = 32
@@ -45,9 +47,11 @@ class Meeting:
     """Per job the lag that it tolerates, where the shortest goes first."""
 
 
-def is_plain(jobs: Iterable[SimJob]) -> bool:
-    """Whether jobs are such as can be looked at here."""
-    return all(
+def is_plain(jobs: Sequence[SimJob]) -> bool:
+    """Whether jobs of a cell are such as can be looked at here."""
+    return len(
+        {name for job in jobs for op in job.ops for name in op.groups}
+    ) <= MOST_GROUPS and all(
         not job.staleness
         and not any(op.is_yieldable or (len(op.groups) > 1 and not op.is_any) for op in job.ops)
         for job in jobs

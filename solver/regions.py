@@ -21,6 +21,8 @@ SHARE = 0.3
 """Share of the sets of a round of the whole search that a region tries which grows."""
 MOST_BRIEF = 100
 """Regions at most that are chosen for anew among the sets there are."""
+BRIEF_SHARE = 0.15
+"""Share of the time left that is spent on those where there is an end."""
 ATTEMPTS = 6
 """Choices in turn, as long as sets of theirs turn out not to keep their limits."""
 LEAST_GAIN = 1e-4
@@ -44,11 +46,14 @@ class Regions:
         about
             Jobs whose cells are part of every region, as far as they fit; none: any.
         """
+        ends = self.search.ends
+        brief = Ends(ends.looked_s, ends.soon_s(BRIEF_SHARE))
         for is_growing, number in ((False, MOST_BRIEF), (True, most)):
             num_vain = 0
             for _ in range(number):
                 num_cells = len(self.search.chosen)
-                if self.search.ends.is_looked or num_cells < 2 or num_vain > num_cells:
+                is_over = ends.is_looked if is_growing else brief.is_over
+                if is_over or num_cells < 2 or num_vain > num_cells:
                     break
                 is_better = self._improve(self._region(about), is_growing=is_growing)
                 num_vain = 0 if is_better else num_vain + 1

@@ -116,7 +116,7 @@ def _settle(search: CellSearch, dispatch: Dispatch) -> dict[Ids, Value]:
         failed = search.unsound(chosen)
         # Confirming takes longest: it waits for a choice of sound sets, unless time may end before.
         if not failed or search.ends.all_s is not None:
-            sound = [ids for ids in chosen if ids not in failed]
+            sound = sorted(chosen.keys() - set(failed), key=search.saved, reverse=True)
             failed += [ids for ids in sound if not search.is_confirmed(ids, dispatch)]
         if not failed:
             return chosen
