@@ -12,7 +12,7 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import combinations, islice
 
-from solver.cellvalue import Sizing, Value, confirming_s, holds, look_longer_each, looking_s, shape
+from solver.cellvalue import Sizing, Value, confirming_s, holds, look_longer_each, looking_s
 from solver.cpsat import guard
 from solver.cpsat.master import LinearMaster
 from solver.objective import MILLION
@@ -44,8 +44,9 @@ MOST_COLUMNS = 6_000
 least, and those in use."""
 MOST_TOGETHER = 4_000
 """Sets that are valued together at most."""
-FEW_TOGETHER = 60
-"""The same where there is an end: a fraction of a second."""
+FEW_TOGETHER, MANY_TOGETHER = 8, 64
+"""The same where there is an end, at first and later: about what `TOGETHER_S` is enough for."""
+TOGETHER_S = 0.2
 SLACK = 0.02
 """Share of its own groups' price by which a set may miss its jobs' prices and yet be kept: the best
 choice of whole sets uses such."""
@@ -109,6 +110,18 @@ class Ends:
     def is_looked(self) -> bool:
         """Whether that moment is over."""
         return self.looked_s is not None and time.monotonic() > self.looked_s
+
+    def parts(self, sets: Iterable[Ids]) -> Iterator[list[Ids]]:
+        """Sets in parts: large ones, or such as are soon done where there is an end."""
+        left, size = iter(sets), MOST_TOGETHER if self.all_s is None else FEW_TOGETHER
+        began_s = time.monotonic()
+        while part := list(islice(left, size)):
+            yield list(dict.fromkeys(part))
+            ended_s = time.monotonic()
+            if self.all_s is not None:
+                is_brief = ended_s - began_s < TOGETHER_S
+                size = min(2 * size, MANY_TOGETHER) if is_brief else max(size // 2, 1)
+            began_s = ended_s
 
     def soon_s(self, share: float) -> float | None:
         """When so much of the time left is spent."""
@@ -320,8 +333,9 @@ class CellSearch:
         """Use these cells never again; others for the same jobs may come in their place."""
         for ids in failed:
             value = self.columns.pop(ids)
-            self.sizing.banned.add(shape(value.cell))
+            self.sizing.ban(value.cell)
             self.sound.discard(ids)
+            self.confirmed.discard(ids)
             other = self.sizing.best(self.jobs_of(ids), self._cutoff(ids))
             if other is not None:
                 self.columns[ids] = other
@@ -331,7 +345,7 @@ class CellSearch:
     def _try_all(self, sets: Iterable[Ids]) -> None:
         """Value sets that are new, as far as there is time, and keep those that may be of use."""
         new = (ids for ids in sets if 1 < len(ids) <= self.most and ids not in self.tried)
-        for together in self._by_time(new):
+        for together in self.ends.parts(new):
             if self.ends.is_grown:
                 return
             self.tried.update(together)
@@ -341,16 +355,6 @@ class CellSearch:
                     self.sizing.forget(self.jobs_of(ids))
                 else:
                     self.columns[ids] = value
-
-    def _by_time(self, sets: Iterable[Ids]) -> Iterator[list[Ids]]:
-        """The sets in parts: large ones, or such as are soon done where there is an end."""
-        left, size = iter(sets), MOST_TOGETHER if self.ends.all_s is None else FEW_TOGETHER
-        while part := list(islice(left, size)):
-            yield list(dict.fromkeys(part))
-
-    def saved(self, ids: Ids) -> tuple[float, Ids]:
-        """What a set saves of the price of its jobs' own groups."""
-        return self.own_price(ids) - self.columns[ids].cell.price, ids
 
     def _cutoff(self, ids: Ids) -> float:
         """Sets that are reduced less are worth keeping."""
@@ -395,7 +399,7 @@ class CellSearch:
         ends
             Of the part.
         share
-            Share of the sets of a round that it tries.
+            Share of the sets of a round that it tries; 0: it makes none.
         """
         place = {index: n for n, index in enumerate(ids)}
 
@@ -409,7 +413,7 @@ class CellSearch:
         found = CellSearch(self.sizing, row, self.rng, ends, share=share, is_theta_kept=True)
         known = within(self.columns)
         found.columns = {mine: self.columns[here] for mine, here in known.items()}
-        found.tried = set(within(self.tried))
+        found.tried = set(within(self.tried)) if share else set()
         found.sound = {mine for mine, here in known.items() if here in self.sound}
         found.chosen = list(within(self.chosen))
         found.duals = [self.duals[i] for i in ids]
@@ -421,12 +425,14 @@ class CellSearch:
         here = set(jobs)
         gone = [ids for ids in self.columns if here.issuperset(ids) and ids not in found]
         for ids in gone:
+            self.sizing.forget(self.jobs_of(ids))
             del self.columns[ids]
         self.columns.update(found)
         self.in_use = [ids for ids in self.in_use if ids in self.columns]
         for mine, theirs in ((self.sound, part.sound), (self.tried, part.tried)):
             mine.update(tuple(jobs[i] for i in ids) for ids in theirs)
         self.sound.difference_update(gone)
+        self.confirmed.difference_update(gone)
 
     def set_theta(self, taken: Iterable[tuple[Value, float]]) -> None:
         """A unit of work is worth what it costs in these shares of sets."""

@@ -6,7 +6,6 @@ of an answer are confirmed by the simulator of the very arbiter and rule that ru
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain
@@ -34,7 +33,7 @@ SCREEN_SHARE = 0.2
 SCREEN_LEEWAY = 0.25
 """Share by which slowdowns may still exceed their limits by then."""
 LOOK_S = 1e-5
-"""Seconds that a lease takes in a quick look at most."""
+"""Seconds that a lease takes in a quick look, draws included."""
 LEAST_TOGETHER = 150
 """Cells from which on to look at all of them in step is faster than at one after the other."""
 CONFIRM_S = 1e-4
@@ -108,10 +107,6 @@ class Option:
     """Share of the time it was looked at → its value then; None if a job exceeded its limit."""
     _cell: Cell | None = None
 
-    def least(self, theta: float) -> float:
-        """No schedule is worth less than this above its price."""
-        return self.price - theta * self.most_work
-
     def value(self, market: Market, effort: Effort) -> Value | None:
         """Its value, found when it is first asked for; None if a job exceeds its limit."""
         look_at([self], market, effort)
@@ -159,12 +154,12 @@ class Sizing:
     theta: float
     """Price that a unit of work is worth."""
     shapes: dict[frozenset[str], tuple[Option, ...]] = field(default_factory=dict)
-    banned: set[Shape] = field(default_factory=set)
-    """Cells that failed the confirmation."""
+    banned: dict[frozenset[str], set[Shape]] = field(default_factory=dict)
+    """Jobs → cells for them that failed the confirmation."""
 
-    def least(self, jobs: Sequence[Workload]) -> float:
-        """No cell for exactly these jobs is reduced below this; infinite if there is none."""
-        return min((option.least(self.theta) for option in self._options(jobs)), default=math.inf)
+    def ban(self, cell: Cell) -> None:
+        """Use a cell never again."""
+        self.banned.setdefault(shape(cell)[0], set()).add(shape(cell))
 
     def _options(self, jobs: Sequence[Workload]) -> tuple[Option, ...]:
         key = frozenset(job.name for job in jobs)
@@ -200,12 +195,13 @@ class Sizing:
 
     def _in_question(self, jobs: Sequence[Workload], cutoff: float) -> list[Option]:
         """Cells for these jobs that may be below a cutoff, as far as is known without a look."""
-        key, theta = frozenset(job.name for job in jobs), self.theta
+        banned = self.banned.get(frozenset(job.name for job in jobs), ())
         return [
             option
             for option in self._options(jobs)
-            if option.price - theta * REACH * option.most_work < cutoff
-            and (key, option.num_rollout, option.num_train) not in self.banned
+            if option.price - self.theta * REACH * option.most_work < cutoff
+            # Pins may leave a cell fewer groups than were asked for.
+            and not (banned and shape(option.cell(self.market)) in banned)
         ]
 
     def _promising(self, options: Sequence[Option], cutoff: float) -> list[Option]:
@@ -385,7 +381,12 @@ def num_leases(cell: Cell, cycles: int) -> float:
 
 def looking_s(cell: Cell, effort: Effort) -> float:
     """About what `look_longer` takes."""
-    return LOOK_S * len(effort.sound_seeds) * num_leases(cell, effort.sound_cycles)
+    is_wide = any(job.rollout_width > 1 or job.train_width > 1 for job in cell.jobs)
+    return (
+        (CONFIRM_S if is_wide else LOOK_S)
+        * len(effort.sound_seeds)
+        * num_leases(cell, effort.sound_cycles)
+    )
 
 
 def confirming_s(cell: Cell, effort: Effort) -> float:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-MOST_STEPS = 5_000
-"""Sets tried at most: what was found by then is taken."""
+MOST_SEEN = 4_000_000
+"""Sets looked at at most, a few tenths of a second: what was found by then is taken."""
 _ROUNDING = 1e-9
 
 
@@ -43,7 +43,7 @@ class _Search:
     """Per job the sets that serve it, cheapest first: excess, jobs as bits, index."""
     most: float
     best: tuple[int, ...] | None = None
-    num_steps: int = field(default=0)
+    num_seen: int = field(default=0)
 
     def descend(self, left: int, spent: float, taken: tuple[int, ...]) -> None:
         """Serve the jobs that are left, first the one that fewest sets can serve."""
@@ -52,10 +52,10 @@ class _Search:
             return
         rows = (self._open(job, left) for job in range(left.bit_length()) if left >> job & 1)
         for excess, bits, index in min(rows, key=len):
-            if spent + excess >= self.most - _ROUNDING or self.num_steps >= MOST_STEPS:
+            if spent + excess >= self.most - _ROUNDING or self.num_seen >= MOST_SEEN:
                 return
-            self.num_steps += 1
             self.descend(left & ~bits, spent + excess, (*taken, index))
 
     def _open(self, job: int, left: int) -> list[tuple[float, int, int]]:
+        self.num_seen += len(self.serving[job])
         return [entry for entry in self.serving[job] if not entry[1] & ~left]

@@ -9,7 +9,7 @@ from dataclasses import replace
 import networkx as nx
 
 from solver.arrangements import Market
-from solver.cellvalue import Effort, Sizing, Value, alone, holds, look_longer, options, shape
+from solver.cellvalue import Effort, Sizing, Value, alone, holds, look_longer, options
 from solver.errors import PlanError
 from solver.scoring import Dispatch
 from solver.workloads import Workload
@@ -68,7 +68,7 @@ def least_cell(sizing: Sizing, bundle: Bundle, dispatch: Dispatch, *, is_brief: 
     while (value := sizing.best(bundle, math.inf)) is not None:
         if is_brief or _is_confirmed(value, sizing.effort, dispatch):
             return value
-        sizing.banned.add(shape(value.cell))
+        sizing.ban(value.cell)
     # Whoever pins jobs together wants them there even where that is tight.
     tight = replace(sizing.effort, margin=0.0)
     for value in _by_worth(sizing, bundle, tight):

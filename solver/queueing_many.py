@@ -1,7 +1,7 @@
 """The quick look at many cells at once: the events of all of them are taken in step, as arrays.
 
-It tells what `solver.queueing` tells, far faster, of jobs whose rollouts neither run ahead nor
-yield, and whose ops hold one group at a time.
+It tells what `solver.queueing` tells, except where events of a cell meet in one tick, of jobs whose
+rollouts neither run ahead nor yield, and whose ops hold one group at a time.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class Meeting:
     """The jobs of one cell, and how long to look at them."""
 
     jobs: Sequence[SimJob]
-    """Jobs with tapes that outlast the horizon."""
+    """Jobs with tapes."""
     horizon_s: float
     tolerances: Sequence[float]
     """Per job the lag that it tolerates, where the shortest goes first."""
@@ -262,6 +262,9 @@ class _Floors:
         group = self.group.ravel()[at]
         self._leave(at, group, now)
         tick, is_last = self._go_on(at, now)
+        # A job whose tape is at its end is seen no more.
+        is_done = is_last & (self.at_pass.ravel()[at] > self.last_pass.ravel()[at])
+        self.tick.ravel()[at[is_done]] = NEVER
         counted = is_last & live
         cells = self.cell[row[counted]]
         self.counts[cells, job[counted]] += 1
@@ -314,7 +317,7 @@ class _Floors:
         return np.where(can, claim, -math.inf)
 
     def _tape_place(self, at: Ints, at_pass: Ints, size: Ints) -> Ints:
-        """Where the ops of a pass stand in the tapes; cells past their horizons repeat the last."""
+        """Where the ops of a pass stand in the tapes; those past the last are not asked for."""
         places: Ints = self.start.ravel()[at]
         places += np.minimum(at_pass, self.last_pass.ravel()[at]) * size
         return places

@@ -55,7 +55,10 @@ class Regions:
                 is_over = ends.is_looked if is_growing else brief.is_over
                 if is_over or num_cells < 2 or num_vain > num_cells:
                     break
-                is_better = self._improve(self._region(about), is_growing=is_growing)
+                region = self._region(about)
+                if not region:
+                    break
+                is_better = self._improve(region, is_growing=is_growing)
                 num_vain = 0 if is_better else num_vain + 1
 
     def _region(self, about: Collection[int]) -> list[Ids]:
@@ -70,7 +73,10 @@ class Regions:
         region: list[Ids] = []
         num_jobs = 0
         for _, ids in sorted(zip(ranks, search.chosen, strict=True), reverse=True):
-            if len(region) < NUM_CELLS and num_jobs + len(ids) <= MOST_JOBS:
+            # Near the end, what is confirmed already is not given up any more.
+            if search.ends.is_looked and ids in search.confirmed:
+                continue
+            if not region or (len(region) < NUM_CELLS and num_jobs + len(ids) <= MOST_JOBS):
                 region.append(ids)
                 num_jobs += len(ids)
         return region
@@ -79,7 +85,8 @@ class Regions:
         """Plan the jobs of some chosen cells anew; whether that is better."""
         search = self.search
         jobs = tuple(sorted(index for ids in region for index in ids))
-        part = search.part(jobs, Ends(search.ends.looked_s, search.ends.all_s), SHARE)
+        ends = Ends(search.ends.looked_s, search.ends.all_s)
+        part = search.part(jobs, ends, SHARE if is_growing else 0.0)
         part.price()
         if is_growing:
             part.grow()
@@ -111,6 +118,8 @@ def _choose(part: CellSearch) -> list[Ids] | None:
     is_whole = all(ids in part.columns for ids in part.chosen)
     most = excess(part.chosen) - least_gain if is_whole else math.inf
     for _ in range(ATTEMPTS):
+        if part.ends.is_over:
+            return None
         sets = list(part.columns)
         found = best_partition(len(part.row), sets, [part.missed(ids) for ids in sets], most)
         if found is None:

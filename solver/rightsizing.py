@@ -113,11 +113,17 @@ def _settle(search: CellSearch, dispatch: Dispatch) -> dict[Ids, Value]:
     regions.improve(effort.num_regions)
     for _ in range(effort.max_rounds):
         chosen = search.choice
-        failed = search.unsound(chosen)
+        # What saves most first.
+        saved = {ids: search.own_price(ids) - value.cell.price for ids, value in chosen.items()}
+        ordered = sorted(chosen, key=lambda ids: (-saved[ids], ids))
         # Confirming takes longest: it waits for a choice of sound sets, unless time may end before.
-        if not failed or search.ends.all_s is not None:
-            sound = sorted(chosen.keys() - set(failed), key=search.saved, reverse=True)
-            failed += [ids for ids in sound if not search.is_confirmed(ids, dispatch)]
+        failed = search.unsound(ordered) if search.ends.all_s is None else []
+        if not failed:
+            failed = [
+                ids
+                for ids in ordered
+                if search.unsound([ids]) or not search.is_confirmed(ids, dispatch)
+            ]
         if not failed:
             return chosen
         if search.ends.is_over:

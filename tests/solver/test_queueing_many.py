@@ -1,4 +1,4 @@
-"""Many cells looked at together come to exactly what each comes to by itself."""
+"""Many cells looked at together come to what each comes to by itself."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 from solver.arrangements import make_cell
 from solver.cellvalue import LEAST_TOGETHER, Effort, appraise, appraise_each
 from solver.queueing import Turn, queue_ends
-from solver.queueing_many import Meeting, is_plain, queue_ends_many
+from solver.queueing_many import MOST_GROUPS, Meeting, is_plain, queue_ends_many
 from solver.scoring import horizon_s, tolerances
 from solver.workloads import Phase, Role
 from tests.solver.sharing import COLOCATED, POOL, SPLIT, loop
@@ -50,7 +50,7 @@ def meetings(market, count, *, seed=0):
 @pytest.mark.parametrize("market", [COLOCATED, SPLIT, POOLED, POOL])
 @pytest.mark.parametrize("turn", list(Turn))
 @pytest.mark.parametrize("is_kept", [False, True])
-def test_together_cells_come_to_what_each_comes_to_alone(market, turn, is_kept):
+def test_together_cells_come_to_what_each_comes_to_by_itself(market, turn, is_kept):
     asked = meetings(market, 30)
     assert all(is_plain(meeting.jobs) for meeting in asked)
     together = queue_ends_many(asked, turn=turn, is_kept=is_kept)
@@ -71,6 +71,14 @@ def test_the_first_of_a_cell_does_not_depend_on_how_long_others_last():
     assert queue_ends_many([short, *others])[0] == queue_ends_many([short])[0]
 
 
+def test_a_job_whose_tape_is_at_its_end_is_seen_no_more():
+    for meeting in meetings(POOLED, 10):
+        short = [replace(j, iterations=3, tape=j.tape[:3]) for j in meeting.jobs]
+        found = queue_ends_many([replace(meeting, jobs=short)])[0]
+        alone = queue_ends(short, meeting.horizon_s, tolerances=meeting.tolerances)
+        assert found == [(len(ends), ends[-1] if ends else 0) for ends in alone]
+
+
 def test_nothing_is_asked_of_no_cells():
     assert queue_ends_many([]) == []
 
@@ -84,6 +92,9 @@ def test_jobs_that_run_ahead_or_yield_or_hold_several_groups_at_once_are_not_loo
     assert not is_plain(compiled(replace(POOLED, staleness=1)))
     assert not is_plain(compiled(replace(POOLED, is_yielding=True)))
     assert not is_plain(compiled(SPLIT, train_width=2))
+    crowd = replace(POOLED, max_seats=MOST_GROUPS + 1)
+    wide = make_cell(crowd, [loop("j")], num_rollout=1, num_train=MOST_GROUPS)
+    assert not is_plain(wide.compile(0, 500.0))
 
 
 @pytest.mark.slow
