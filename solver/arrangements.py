@@ -159,19 +159,12 @@ def balanced(market: Market, jobs: Sequence[Workload]) -> tuple[Workload, ...]:
     return tuple(replace(job, weight=job.weight / mean) for job in jobs)
 
 
-def has_room(
-    market: Market, jobs: Iterable[Workload], role: Role = Role.TRAIN, num_groups: int = 1
-) -> bool:
-    """Whether the states of the jobs fit shared groups of a role, taken together.
+def groups_for_room(market: Market, jobs: Iterable[Workload], role: Role) -> int:
+    """Shared groups of a role that the states of the jobs take at least, taken together.
 
     A gang keeps as much on each of the groups that it holds at once. Jobs that are pinned to
     different groups need as many.
     """
-    return num_groups >= groups_for_room(market, jobs, role)
-
-
-def groups_for_room(market: Market, jobs: Iterable[Workload], role: Role) -> int:
-    """Shared groups of a role that the states of the jobs take at least."""
     here = list(jobs)
     memory = market.memory_for(role)
     seats = sum(job.width(role) for job in here)

@@ -45,8 +45,9 @@ least, and those in use."""
 MOST_TOGETHER = 4_000
 """Sets that are valued together at most."""
 FEW_TOGETHER, MANY_TOGETHER = 8, 64
-"""The same where there is an end, at first and later: about what `TOGETHER_S` is enough for."""
+"""The same where there is an end, at first and at most: about what `TOGETHER_S` is enough for."""
 TOGETHER_S = 0.2
+"""Seconds after which it is looked again whether there is time for more."""
 SLACK = 0.02
 """Share of its own groups' price by which a set may miss its jobs' prices and yet be kept: the best
 choice of whole sets uses such."""
@@ -58,9 +59,7 @@ MAX_CHOICES = 1_000
 """Sets that CP-SAT chooses among, by what they miss: with several times as many it comes less far
 in its time."""
 CHOICE_DETERMINISTIC_S = 2.0
-"""CP-SAT's own seconds for the first choice: the same answer on every machine."""
-REPAIR_DETERMINISTIC_S = 2.0
-"""The same for a choice that changes another one."""
+"""CP-SAT's own seconds for a choice: the same answer on every machine."""
 CHOICE_S = 300.0
 """Wall time that stops a choice in any case: far above what its own seconds take on a busy machine,
 so that the answer does not depend on the load."""
@@ -290,7 +289,6 @@ class CellSearch:
         # What is in hand is always among them: CP-SAT starts from it.
         ordered = list(dict.fromkeys([*chosen, *ordered]))[: max(MAX_CHOICES, len(self.row) * 2)]
         place = {ids: index for index, ids in enumerate(ordered)}
-        seconds = REPAIR_DETERMINISTIC_S if self.chosen else CHOICE_DETERMINISTIC_S
         for _ in range(1 if self.sizing.effort.is_by_price or self.chosen else 2):
             if self.ends.choice_s < LEAST_CHOICE_S:
                 break
@@ -299,7 +297,7 @@ class CellSearch:
                 [self._column(ids) for ids in ordered],
                 [place[ids] for ids in chosen if ids in place],
                 budget_s=self.ends.choice_s,
-                deterministic_s=seconds,
+                deterministic_s=CHOICE_DETERMINISTIC_S,
             )
             if found is not None:
                 chosen = [ordered[at] for at in found]

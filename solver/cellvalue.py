@@ -271,18 +271,14 @@ def work_of(cell: Cell, slowdowns: Iterable[float]) -> float:
     return sum(cell.market.weight(job) / max(slowdown, 1.0) for job, slowdown in pairs)
 
 
-def slowdowns(cell: Cell, effort: Effort, share: float = 1.0) -> list[float] | None:
-    """Mean slowdown of each job by the quick look.
-
-    None if one ends no iteration in the time, or jobs differ too much in length to tell.
-    """
-    return slowdowns_each([cell], effort, share)[0]
-
-
 def slowdowns_each(
     cells: Sequence[Cell], effort: Effort, share: float = 1.0
 ) -> list[list[float] | None]:
-    """The same for several cells, looked at together."""
+    """Mean slowdown of each job of each cell by the quick look, at all of them together.
+
+    None for a cell where a job ends no iteration in the time, or whose jobs differ too much in
+    length to tell.
+    """
     return [_mean(found) for found in _looks(cells, effort, share)]
 
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from solver.arrangements import Arrangement, make_cell
-from solver.cellvalue import Effort, options, slowdowns
+from solver.cellvalue import Effort, options, slowdowns_each
 from solver.policies import shortest_first
 from solver.queueing import Turn
 from solver.rightsizing import right_size
@@ -43,8 +43,10 @@ def test_the_private_groups_of_a_gang_are_paid_for():
 @pytest.mark.slow
 def test_two_gangs_on_the_same_groups_take_turns():
     wide = [replace(WIDE, name=f"w{index}") for index in range(2)]
-    found = slowdowns(make_cell(POOLED, wide, num_rollout=2, num_train=3), EFFORT)
-    apart = slowdowns(make_cell(POOLED, wide, num_rollout=4, num_train=6), EFFORT)
+    together = make_cell(POOLED, wide, num_rollout=2, num_train=3)
+    found, apart = slowdowns_each(
+        [together, make_cell(POOLED, wide, num_rollout=4, num_train=6)], EFFORT
+    )
     assert all(slowdown >= 1 for slowdown in found)
     assert max(apart) < 1.2 * min(found)
 
